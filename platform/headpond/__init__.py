@@ -1,0 +1,1 @@
+"""Serve every kind of model behind one router on Ray Serve."""

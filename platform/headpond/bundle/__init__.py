@@ -1,0 +1,1 @@
+"""Bundles: versioned, executable contracts for models."""

@@ -1,0 +1,137 @@
+"""The protocol that an engine on the continuous loop implements.
+
+The loop calls every method from one thread, the engine's own. `plan` alone may also be
+called from others: it is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from headpond.errors import HeadpondError
+from headpond.units import Work
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+Item_contra = TypeVar("Item_contra", contravariant=True)
+Prepared = TypeVar("Prepared")
+Slot = TypeVar("Slot")
+Payload = TypeVar("Payload")
+Slot_co = TypeVar("Slot_co", covariant=True)
+Payload_co = TypeVar("Payload_co", covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan(Generic[Prepared]):
+    """What one item will take, before anything is allocated.
+
+    Attributes:
+        shape: The item's dimensions, by the names the record declares.
+        prepared: Whatever `start` needs, e.g. the token IDs.
+        key: Values of the record's `compatible_by`; equal keys share a step.
+    """
+
+    shape: Mapping[str, int]
+    prepared: Prepared
+    key: tuple[Hashable, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quantum(Generic[Slot_co]):
+    """One slot's share of a step.
+
+    Attributes:
+        slot: The slot to advance.
+        units: How far it may go along the batching axis: a chunk of its first phase, else 1.
+    """
+
+    slot: Slot_co
+    units: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress(Generic[Payload_co]):
+    """What a step did for one slot.
+
+    Attributes:
+        outputs: What the caller gets, in order.
+        units: How far the slot went along the axis; at most its quantum.
+        phase: The record's phase the slot is in from now on, when that changed.
+        finished: The work the item came to, when this was its last step.
+        error: Why this slot ends here without a result; the others are untouched.
+    """
+
+    outputs: tuple[Payload_co, ...] = ()
+    units: int = 1
+    phase: str | None = None
+    finished: Work | None = None
+    error: HeadpondError | None = None
+
+
+class ContinuousEngine(Protocol[Item_contra, Prepared, Slot, Payload_co]):
+    """Work that stays for many steps, holds state, and shares each step with others."""
+
+    def plan(self, item: Item_contra) -> Plan[Prepared]:
+        """Validate an item against the model and say what it will take. Pure; no device.
+
+        Raises:
+            InvalidRequest: The model cannot do this; names the field.
+        """
+        ...
+
+    def start(self, plan: Plan[Prepared]) -> Slot:
+        """Allocate the state of an item and return its slot."""
+        ...
+
+    def step(self, quanta: Sequence[Quantum[Slot]]) -> Sequence[Progress[Payload_co]]:
+        """Advance every slot by at most its quantum, in one forward for all of them.
+
+        All slots have equal keys. Results come in the order of the quanta. A slot that
+        can't be computed says so in its own `Progress.error`. When the step as a whole
+        raises, no slot has advanced, and the loop may step smaller groups again.
+        """
+        ...
+
+    def preempt(self, slot: Slot) -> int:
+        """Drop the device state of a slot but keep its progress.
+
+        Returns the units along the axis to be worked off again, as a first phase, before
+        the slot goes on where it was. Outputs already given are not given again.
+        """
+        ...
+
+    def release(self, slot: Slot) -> None:
+        """Free everything a slot holds. Called exactly once for each started slot."""
+        ...
+
+
+class Loaded(ContinuousEngine[Item_contra, Prepared, Slot, Payload_co], Protocol):
+    """An engine as the deployment gets it: it can show what its fixtures ask for."""
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """What the loaded model really is, in the record's symbols."""
+        ...
+
+    def observe(self, given: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Compute a fixture's input and return a value for each of the record's contracts."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineSettings:
+    """What a deployment decides about an engine; the bundle decides the rest.
+
+    Attributes:
+        state_bytes: Memory for retained state; the loop never admits more.
+        max_slots: The most slots the loop will step at once.
+        device: `cpu`, `cuda` or `cuda:<index>`; must be among the record's devices.
+        threads: Compute threads, never more than free cores.
+    """
+
+    state_bytes: int
+    max_slots: int = 64
+    device: str = "cpu"
+    threads: int = 1

@@ -1,0 +1,192 @@
+"""The error tree: each class carries the HTTP status and code it becomes.
+
+HeadpondError
+├── DeclarationError            a workload record that contradicts itself (import time)
+├── BundleError                 a manifest, artifact or fixture that breaks the contract
+├── InvalidRequest              400  the caller's input; names the field in `param`
+│   ├── ContextLengthExceeded   400
+│   ├── UnsupportedParameter    400
+│   └── PayloadTooLarge         413
+├── AuthenticationFailed        401
+├── PermissionDenied            403
+├── NotFound                    404
+│   └── ModelNotFound           404
+├── DeadlineExceeded            408  never repeated by clients
+├── RateLimited                 429  the tenant's own limit
+├── RequestCancelled            499  the caller went away
+├── EngineFailed                500  the engine raised or produced NaN for this request
+├── WorkerLost                  502  the replica died while it held the request
+└── Overloaded                  503  our limit: try again after `retry_after_s`
+    └── NotReady                503  the bundle is loading, or its engine is stuck
+
+The class docstring's first line is the default message.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HeadpondError(Exception):
+    """The server failed to answer this request."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str | None] = "internal_error"
+    kind: ClassVar[str] = "server_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        """Keep a message for the caller, the field it is about, and when to try again.
+
+        Args:
+            message: What went wrong, for the caller's eyes; the class's own by default.
+            param: Dotted path of the request field at fault.
+            retry_after_s: Seconds until trying again makes sense.
+        """
+        self.message = message if message is not None else self.default_message()
+        self.param = param
+        self.retry_after_s = retry_after_s
+        super().__init__(self.message)
+
+    @classmethod
+    def default_message(cls) -> str:
+        """Return the first line of the class docstring."""
+        return (cls.__doc__ or cls.__name__).splitlines()[0]
+
+    def __reduce__(
+        self,
+    ) -> tuple[object, tuple[type[HeadpondError], str, str | None, float | None]]:
+        """Cross process borders with every field (exceptions pickle only `args`)."""
+        return (_rebuild, (type(self), self.message, self.param, self.retry_after_s))
+
+
+def _rebuild(
+    cls: type[HeadpondError], message: str, param: str | None, retry_after_s: float | None
+) -> HeadpondError:
+    return cls(message, param=param, retry_after_s=retry_after_s)
+
+
+class DeclarationError(HeadpondError):
+    """A workload record contradicts itself."""
+
+
+class BundleError(HeadpondError):
+    """A bundle breaks its own contract."""
+
+    code = "bundle_invalid"
+
+
+class InvalidRequest(HeadpondError):
+    """The request is not valid."""
+
+    status = 400
+    code: ClassVar[str | None] = None
+    kind = "invalid_request_error"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The request is longer than the model's context."""
+
+    code = "context_length_exceeded"
+
+
+class UnsupportedParameter(InvalidRequest):
+    """This model does not support the parameter."""
+
+    code = "unsupported_parameter"
+
+
+class PayloadTooLarge(InvalidRequest):
+    """The request body is too large."""
+
+    status = 413
+    code = "request_too_large"
+
+
+class AuthenticationFailed(HeadpondError):
+    """The API key is missing or not valid."""
+
+    status = 401
+    code = "invalid_api_key"
+    kind = "invalid_request_error"
+
+
+class PermissionDenied(HeadpondError):
+    """The API key does not allow this."""
+
+    status = 403
+    code = "permission_denied"
+    kind = "invalid_request_error"
+
+
+class NotFound(HeadpondError):
+    """There is nothing at this address."""
+
+    status = 404
+    code = "not_found"
+    kind = "invalid_request_error"
+
+
+class ModelNotFound(NotFound):
+    """The model does not exist."""
+
+    code = "model_not_found"
+
+
+class DeadlineExceeded(HeadpondError):
+    """The deadline passed before the request was done."""
+
+    status = 408
+    code = "deadline_exceeded"
+    kind = "timeout_error"
+
+
+class RateLimited(HeadpondError):
+    """The tenant's limit is reached."""
+
+    status = 429
+    code = "rate_limit_exceeded"
+    kind = "rate_limit_error"
+    retryable = True
+
+
+class RequestCancelled(HeadpondError):
+    """The caller went away."""
+
+    status = 499
+    code = "request_cancelled"
+    kind = "invalid_request_error"
+
+
+class EngineFailed(HeadpondError):
+    """The engine could not compute this request."""
+
+    code = "engine_failed"
+
+
+class WorkerLost(HeadpondError):
+    """The worker that held this request was lost."""
+
+    status = 502
+    code = "worker_lost"
+    retryable = True
+
+
+class Overloaded(HeadpondError):
+    """The server has more work than it can finish in time."""
+
+    status = 503
+    code = "overloaded"
+    retryable = True
+
+
+class NotReady(Overloaded):
+    """The model is not ready."""
+
+    code = "model_not_ready"

@@ -1,0 +1,1 @@
+"""The ASGI app built from workload records."""

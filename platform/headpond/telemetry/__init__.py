@@ -1,0 +1,1 @@
+"""Phases, metrics, logs and spans of requests."""

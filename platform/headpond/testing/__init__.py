@@ -1,0 +1,1 @@
+"""Tools for testing workloads and platforms: part of the product."""
