@@ -6,13 +6,14 @@ neither torch nor ray, and knows nothing of HTTP beyond its own bodies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from headpond.call import Done, Failed, Output
+from headpond.engine import Json
 from headpond.units import Work
 
 Wire = TypeVar("Wire", bound=BaseModel)
@@ -107,6 +108,8 @@ class Route:
         request: The wire type of the JSON body.
         response: The wire type of the answer.
         chunk: The wire type of each event's data, where the route streams by SSE.
+        example: A body that works with any model of the workload, `model` left out; shown
+            in the OpenAPI document and run by the demo.
         read: Parses a body into an exchange; raises pydantic's `ValidationError`.
     """
 
@@ -116,6 +119,7 @@ class Route:
     request: type[BaseModel]
     response: type[BaseModel]
     chunk: type[BaseModel] | None
+    example: Mapping[str, Json]
     read: Callable[[bytes], Exchange]
 
     @classmethod
@@ -128,6 +132,7 @@ class Route:
         exchange: Callable[[Wire], Exchange],
         response: type[BaseModel],
         chunk: type[BaseModel] | None = None,
+        example: Mapping[str, Json],
     ) -> Route:
         """Declare a POST route whose body is JSON of type `request`."""
         return cls(
@@ -137,5 +142,6 @@ class Route:
             request=request,
             response=response,
             chunk=chunk,
+            example=example,
             read=lambda body: exchange(request.model_validate_json(body)),
         )

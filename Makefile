@@ -1,0 +1,29 @@
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: demo test check bench lock
+
+# Start every workload with the demo bundles and show one call of each; ONCE=1 stops after.
+demo: $(VENV)/.ready
+	$(BIN)/headpond demo $(if $(ONCE),--once)
+
+test: $(VENV)/.ready
+	$(BIN)/pytest
+
+check: $(VENV)/.ready
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+# make bench SUBJECT=router
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/$(SUBJECT).py
+
+lock:
+	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+		--quiet --no-header --no-annotate -o requirements.lock
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@

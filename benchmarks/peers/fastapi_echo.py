@@ -1,0 +1,45 @@
+"""Plain FastAPI under uvicorn, one process: the floor."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+app = FastAPI()
+
+
+class Echo(BaseModel):
+    """The echo request."""
+
+    model: str
+    text: str
+    chunks: int = 1
+    stream: bool = False
+
+
+@app.get("/readyz")
+async def ready() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@app.post("/v1/echo", response_model=None)
+async def echo(request: Echo) -> dict[str, str] | StreamingResponse:
+    if not request.stream:
+        return {"model": request.model, "text": request.text}
+
+    async def events() -> AsyncIterator[bytes]:
+        for _ in range(request.chunks):
+            await asyncio.sleep(0.005)
+            yield f"data: {json.dumps({'text': request.text})}\n\n".encode()
+        yield b"data: [DONE]\n\n"
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+if __name__ == "__main__":
+    uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", access_log=False)

@@ -1,0 +1,91 @@
+"""The local backend: one bundle's loop behind the HTTP layer of its own replica."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headpond.bundle.manifest import Manifest
+from headpond.call import Answer, Call, ModelCard
+from headpond.errors import InvalidRequest, ModelNotFound
+from headpond.record import WorkloadRecord
+from headpond.scheduling.loop import ContinuousLoop
+from headpond.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalBackend:
+    """Answers calls with the loop in this process.
+
+    Attributes:
+        record: The workload served here.
+        manifest: The bundle served here.
+        alias: The name callers use; the bundle's `name` and `name@version` work too.
+        loop: The running loop.
+        metrics: What `/metrics` shows.
+    """
+
+    record: WorkloadRecord
+    manifest: Manifest
+    alias: str
+    loop: ContinuousLoop
+    metrics_source: Metrics
+
+    async def submit(self, call: Call) -> Answer:
+        """Admit a call for this bundle's model.
+
+        Raises:
+            ModelNotFound: Another model is asked for.
+            HeadpondError: The loop refused the call.
+        """
+        name = self.manifest.name
+        if call.model not in (self.alias, name, f"{name}@{self.manifest.version}"):
+            raise ModelNotFound(f"The model `{call.model}` does not exist.", param="model")
+        return await self.admit(call)
+
+    async def admit(self, call: Call) -> Answer:
+        """Admit a call whose model a router has resolved to this bundle.
+
+        Raises:
+            InvalidRequest: The model serves another workload.
+            HeadpondError: The loop refused the call.
+        """
+        if call.workload != self.record.name:
+            raise InvalidRequest(
+                f"The model `{call.model}` serves {self.record.name}, not {call.workload}.",
+                param="model",
+            )
+        return await self.loop.submit(call)
+
+    @property
+    def card(self) -> ModelCard:
+        """The one model served here."""
+        return ModelCard(
+            name=self.alias,
+            workload=self.record.name,
+            bundles=(self.manifest.ref,),
+            created_s=self.manifest.created_s,
+            limits=self.manifest.limits,
+        )
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing can be served now; None when it can."""
+        snapshot = self.loop.snapshot()
+        if snapshot.stuck:
+            return "the engine has made no progress in time"
+        if snapshot.stopping:
+            return "the replica is shutting down"
+        return None
+
+    async def models(self) -> Sequence[ModelCard]:
+        """Return the card of the one model."""
+        return (self.card,)
+
+    async def not_ready(self) -> Mapping[str, str]:
+        """Return the one model with its reason, or nothing."""
+        return {self.alias: self.reason} if self.reason is not None else {}
+
+    async def metrics(self) -> str:
+        """Return the loop's metrics in the Prometheus text format."""
+        return self.metrics_source.text()

@@ -1,0 +1,142 @@
+"""`headpond up`, `demo` and `env`: the platform on this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import httpx2
+import typer
+from rich.console import Console
+
+from headpond.errors import HeadpondError, NotReady
+from headpond.ray_env import RAY_ENV, apply_ray_env
+from headpond.registry import workloads
+
+_DEFAULT_CONFIG = Path("deployments/local.yaml")
+_READY_TIMEOUT_S = 600.0
+_POLL_S = 0.2
+
+Config = Annotated[Path, typer.Argument(help="A Serve config file.", exists=True, dir_okay=False)]
+Cpus = Annotated[int, typer.Option(help="CPUs that Ray may reserve, as a count of reservations.")]
+
+_console = Console(stderr=True)
+
+
+def env() -> None:
+    """Print the environment for Ray, for `eval "$(headpond env)"` before `ray start`."""
+    for name, value in RAY_ENV.items():
+        typer.echo(f"export {name}={value}")
+
+
+def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 8) -> None:
+    """Start every application of a Serve config on a local Ray, and stay up until stopped."""
+    with _platform(config, cpus) as base_url:
+        _console.print(f"Ready at {base_url}; Ctrl-C stops it.")
+        _wait_for_signal()
+
+
+def demo(
+    config: Config = _DEFAULT_CONFIG,
+    cpus: Cpus = 8,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Stop after the calls.")] = False,
+) -> None:
+    """Start the platform, show one working call per workload, and stay up until stopped."""
+    with _platform(config, cpus) as base_url:
+        _show_calls(base_url)
+        if not once:
+            _console.print(f"\nUp at {base_url}; Ctrl-C stops it.")
+            _wait_for_signal()
+
+
+@contextmanager
+def _platform(config_path: Path, cpus: int) -> Iterator[str]:
+    """Run the applications of a config; yields the base URL once everything is ready."""
+    with tempfile.TemporaryDirectory(prefix="headpond-") as run_dir:
+        apply_ray_env(Path(run_dir))
+        # Ray reads its environment when it is imported.
+        from headpond import local_ray  # noqa: PLC0415
+
+        started = time.monotonic()
+        config = local_ray.load_config(config_path)
+        base_url = _base_url(config)
+        try:
+            local_ray.start_ray(cpus)
+            local_ray.deploy(config)
+            local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
+            _wait_ready(base_url, started + _READY_TIMEOUT_S)
+            _report(started)("all", "ready")
+            yield base_url
+        except HeadpondError as error:
+            _console.print(f"[red]{error.message}[/red]")
+            raise typer.Exit(1) from error
+        finally:
+            local_ray.stop_ray()
+
+
+def _report(started: float) -> Callable[[str, str], None]:
+    def report(name: str, state: str) -> None:
+        _console.print(f"[dim]{time.monotonic() - started:5.1f} s[/dim]  {name}  {state}")
+
+    return report
+
+
+def _base_url(config: Mapping[str, object]) -> str:
+    http = config.get("http_options")
+    options = http if isinstance(http, Mapping) else {}
+    host, port = options.get("host", "127.0.0.1"), options.get("port", 8000)
+    return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"  # noqa: S104
+
+
+def _wait_ready(base_url: str, until: float) -> None:
+    reason = "no answer"
+    while time.monotonic() < until:
+        try:
+            answer = httpx2.get(f"{base_url}/readyz", timeout=5)
+        except httpx2.HTTPError as error:
+            reason = type(error).__name__
+        else:
+            if answer.status_code == httpx2.codes.OK:
+                return
+            reason = answer.text
+        time.sleep(_POLL_S)
+    raise NotReady(f"{base_url}/readyz: {reason}")
+
+
+def _show_calls(base_url: str) -> None:
+    """Run the example of the first route of every workload that has a model."""
+    models = httpx2.get(f"{base_url}/v1/models", timeout=10).json()["data"]
+    records = workloads()
+    shown = set()
+    for model in models:
+        workload = model["workload"]
+        if workload in shown:
+            continue
+        shown.add(workload)
+        route = records[workload].routes[0]
+        body = {**route.example, "model": model["id"]}
+        started = time.monotonic()
+        answer = httpx2.post(f"{base_url}{route.path}", json=body, timeout=120)
+        answer.raise_for_status()
+        took_s = time.monotonic() - started
+        typer.echo(f"\n# {workload}: {model['id']} ({took_s:.2f} s)")
+        typer.echo(
+            f"curl {base_url}{route.path} -H 'content-type: application/json' \\\n"
+            f"  -d '{json.dumps(body)}'"
+        )
+        typer.echo(json.dumps(answer.json(), indent=2, ensure_ascii=False))
+
+
+def _wait_for_signal() -> None:
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    stopped.wait()

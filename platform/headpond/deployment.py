@@ -1,0 +1,217 @@
+"""The one Ray Serve deployment: a bundle, its engine and its loop, behind two doors.
+
+The *direct* door is the ASGI app at the application's route prefix; the *routed* door is
+the set of methods that a router calls over a deployment handle. Both lead to the same loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+from pydantic import BaseModel, ByteSize, ConfigDict, Field
+from ray import serve
+from ray.serve import Application, Deployment
+from ray.util import get_node_ip_address
+
+from headpond.backend import LocalBackend
+from headpond.bundle.loading import load_engine
+from headpond.bundle.store import open_bundle
+from headpond.engine import EngineSettings
+from headpond.errors import HeadpondError, NotReady
+from headpond.hop import Answered, Opened, ReplicaStatus
+from headpond.http.app import build_app
+from headpond.lane import LaneServer
+from headpond.planner import plan_memory
+from headpond.registry import workload
+from headpond.scheduling.loop import ContinuousLoop
+from headpond.serve_handle import MODEL_DEPLOYMENT
+from headpond.settings import Settings
+from headpond.telemetry.logs import configure_logging
+from headpond.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from headpond.call import Call
+    from headpond.http.app import ASGIApp
+
+MAX_ONGOING = 100_000
+"""Admission is the loop's, in work units; Serve's own count must never bind first."""
+
+
+class ModelArgs(BaseModel):
+    """The `args` of a model's application in a Serve config.
+
+    Attributes:
+        bundle: The bundle's folder; relative to `$HEADPOND_HOME` or the working directory.
+        alias: The name callers use on the direct path.
+        settings: Keys, tenants and telemetry: inline, or the path of a YAML file.
+        state_bytes: Memory for what requests retain, e.g. `512MiB`.
+        max_slots: The most requests that share a step.
+        device: `cpu`, `cuda` or `cuda:<index>`; `cuda` reserves one GPU for each replica.
+        threads: Compute threads of the engine, and CPUs reserved for each replica.
+        stuck_after_s: A step that runs longer makes the replica unhealthy.
+        drain_s: How long a replica that is stopped may finish what it runs.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bundle: str
+    alias: str
+    settings: Settings | str = Settings()
+    state_bytes: ByteSize = ByteSize(256 * 2**20)
+    max_slots: int = Field(default=16, ge=1)
+    device: str = "cpu"
+    threads: int = Field(default=1, ge=1)
+    stuck_after_s: float = Field(default=60.0, gt=0)
+    drain_s: float = Field(default=30.0, ge=0)
+
+    def engine_settings(self) -> EngineSettings:
+        """Return the part an engine needs to know."""
+        return EngineSettings(
+            state_bytes=self.state_bytes,
+            max_slots=self.max_slots,
+            device=self.device,
+            threads=self.threads,
+        )
+
+
+def located(path: str) -> Path:
+    """Return a configured path, relative ones from `$HEADPOND_HOME` or the working directory."""
+    return Path(os.environ.get("HEADPOND_HOME", "."), path)
+
+
+def resolved(settings: Settings | str) -> Settings:
+    """Return settings given inline, or load them from the file they name."""
+    return Settings.load(located(settings)) if isinstance(settings, str) else settings
+
+
+class Model:
+    """One replica of one bundle."""
+
+    async def __init__(self, args: ModelArgs) -> None:  # type: ignore[misc]  # Serve awaits it
+        """Load and check everything; Serve sends nothing before this returns.
+
+        Raises:
+            BundleError: A size, hash, format or fixture differs, or it does not fit.
+        """
+        self._settings = resolved(args.settings)
+        configure_logging(self._settings)
+        self._backend = await asyncio.to_thread(_load, args, self._settings)
+        self._backend.loop.start()
+        self._lanes = LaneServer()
+        self._lane = await self._lanes.start(get_node_ip_address())  # type: ignore[no-untyped-call]
+        self._replica_id = serve.get_replica_context().replica_id.unique_id
+
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        """Return the direct door."""
+        return build_app([self._backend.record], self._backend, self._settings)
+
+    async def answer(self, call: Call) -> Answered | HeadpondError:
+        """Run a routed call to its end; refusals and failures are values."""
+        try:
+            answer = await self._backend.admit(call)
+            try:
+                events = [event async for batch in answer.batches() for event in batch]
+            finally:
+                await answer.close()
+        except HeadpondError as error:
+            return error
+        return Answered(accepted=answer.accepted, events=tuple(events))
+
+    async def stream(
+        self, call: Call, router_id: bytes, stream: int
+    ) -> AsyncGenerator[Opened | HeadpondError, None]:
+        """Admit a routed stream, send its events over the router's lane, end when it ends."""
+        try:
+            answer = await self._backend.admit(call)
+        except HeadpondError as error:
+            yield error
+            return
+        over = False
+        try:
+            yield Opened(accepted=answer.accepted, lane=self._lane)
+            async for batch in answer.batches():
+                self._lanes.send(router_id, stream, batch)
+            over = True
+        except HeadpondError as error:
+            self._lanes.send(router_id, stream, error)
+            over = True
+        finally:
+            if not over:
+                self._lanes.forget(router_id, stream)
+            await answer.close()
+
+    async def status(self) -> ReplicaStatus:
+        """Return how this replica is."""
+        card, reason = self._backend.card, self._backend.reason
+        return ReplicaStatus(card=card, bundle=card.bundles[0], reason=reason)
+
+    async def exposition(self) -> tuple[str, str]:
+        """Return the replica's ID and its metrics in the Prometheus text format."""
+        return self._replica_id, await self._backend.metrics()
+
+    async def check_health(self) -> None:
+        """Tell Serve to replace this replica when its engine stands still.
+
+        Raises:
+            NotReady: A step has run longer than `stuck_after_s`.
+        """
+        if self._backend.loop.snapshot().stuck:
+            raise NotReady(self._backend.reason)
+
+    async def __del__(self) -> None:
+        """End what is left when Serve's own draining is over."""
+        if hasattr(self, "_lanes"):
+            await self._backend.loop.stop(0.0)
+            await self._lanes.stop()
+
+
+def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
+    bundle = open_bundle(located(args.bundle))
+    manifest = bundle.manifest
+    record = workload(manifest.workload)
+    if args.device == "cpu":
+        plan_memory(
+            record,
+            manifest,
+            state_bytes=args.state_bytes,
+            available_bytes=psutil.virtual_memory().available,
+        )
+    engine = load_engine(record, bundle, args.engine_settings())
+    metrics = Metrics(record, bundle=manifest.ref, model=args.alias)
+    loop = ContinuousLoop(
+        record,
+        engine,
+        record.bind(manifest.model, manifest.execution.dtype),
+        state_bytes=args.state_bytes,
+        max_slots=args.max_slots,
+        bundle=manifest.ref,
+        model=args.alias,
+        observer=metrics.observe,
+        stuck_after_s=args.stuck_after_s,
+        tenant_weights=settings.tenant_weights,
+    )
+    metrics.watch(loop.snapshot)
+    return LocalBackend(
+        record=record, manifest=manifest, alias=args.alias, loop=loop, metrics_source=metrics
+    )
+
+
+def build(args: ModelArgs) -> Application:
+    """Build a model's application: `import_path: headpond.deployment:build`."""
+    deployment: Deployment = serve.deployment(
+        name=MODEL_DEPLOYMENT,
+        max_ongoing_requests=MAX_ONGOING,
+        health_check_period_s=2,
+        health_check_timeout_s=10,
+        graceful_shutdown_timeout_s=args.drain_s,
+        ray_actor_options={
+            "num_cpus": args.threads,
+            "num_gpus": 0 if args.device == "cpu" else 1,
+        },
+    )(serve.ingress()(Model))
+    return deployment.bind(args)

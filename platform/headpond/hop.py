@@ -1,0 +1,76 @@
+"""What crosses the hop between a router and a replica, and the handle it crosses by."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headpond.call import Accepted, Call, Event, ModelCard
+from headpond.errors import HeadpondError
+from headpond.lane import LaneAddress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """A whole answer in one message, for callers who did not ask for a stream."""
+
+    accepted: Accepted
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opened:
+    """A stream was admitted; its events come over the lane to `lane`."""
+
+    accepted: Accepted
+    lane: LaneAddress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplicaStatus:
+    """One replica as it sees itself.
+
+    Attributes:
+        card: The model it serves; `card.name` is the name of its application.
+        bundle: Its bundle, as in `Accepted.bundle`.
+        reason: Why it cannot serve now; None when it can.
+    """
+
+    card: ModelCard
+    bundle: str
+    reason: str | None
+
+
+class ModelHandle(Protocol):
+    """All replicas of one application, as the router sees them.
+
+    Refusals come back as values: an exception would cross the process border wrapped and
+    with a stack trace, at ten times the cost.
+    """
+
+    async def answer(self, call: Call) -> Answered | HeadpondError:
+        """Run a call to its end on one replica.
+
+        Raises:
+            WorkerLost: The replica died, or none could be reached.
+        """
+        ...
+
+    def stream(
+        self, call: Call, router_id: bytes, stream: int
+    ) -> AsyncGenerator[Opened | HeadpondError, None]:
+        """Open a stream on one replica and hold it until it is over; closing cancels it.
+
+        Raises:
+            WorkerLost: The replica died, or none could be reached.
+        """
+        ...
+
+    async def statuses(self) -> Sequence[ReplicaStatus]:
+        """Ask every replica how it is; empty when none runs."""
+        ...
+
+    async def expositions(self) -> Mapping[str, str]:
+        """Return each replica's metrics in the Prometheus text format, by replica ID."""
+        ...

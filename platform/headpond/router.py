@@ -1,0 +1,75 @@
+"""The router as a Ray Serve deployment: the same ASGI app over the routed backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+from ray import serve
+from ray.serve import Application, Deployment
+
+from headpond.bundle.alias import AliasTable
+from headpond.deployment import MAX_ONGOING, resolved
+from headpond.http.app import build_app
+from headpond.registry import workloads
+from headpond.routing import RoutedBackend
+from headpond.serve_handle import connect
+from headpond.settings import Settings
+from headpond.telemetry.logs import configure_logging
+
+if TYPE_CHECKING:
+    from headpond.http.app import ASGIApp
+
+
+class RouterArgs(BaseModel):
+    """The `args` of the router's application in a Serve config.
+
+    Attributes:
+        settings: Keys, tenants and telemetry: inline, or the path of a YAML file.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    settings: Settings | str = Settings()
+
+
+class RouterConfig(BaseModel):
+    """The router's `user_config`: it can change while the router runs.
+
+    Attributes:
+        aliases: For each alias the applications behind it, with their weights.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    aliases: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+
+class Router:
+    """One replica of the router."""
+
+    async def __init__(self, args: RouterArgs) -> None:  # type: ignore[misc]  # Serve awaits it
+        """Start with an empty alias table; `reconfigure` brings the real one."""
+        self._settings = resolved(args.settings)
+        configure_logging(self._settings)
+        self._backend = RoutedBackend(connect)
+
+    async def reconfigure(self, config: dict[str, object]) -> None:
+        """Take a new alias table; called by Serve at start and on every change."""
+        parsed = RouterConfig.model_validate(config)
+        await self._backend.start(AliasTable(parsed.aliases))
+
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        """Return the app of every workload that is installed."""
+        return build_app(list(workloads().values()), self._backend, self._settings)
+
+
+def build(args: RouterArgs) -> Application:
+    """Build the router's application: `import_path: headpond.router:build`."""
+    deployment: Deployment = serve.deployment(
+        name="Router",
+        max_ongoing_requests=MAX_ONGOING,
+        health_check_period_s=2,
+        ray_actor_options={"num_cpus": 0.1},
+    )(serve.ingress()(Router))
+    return deployment.bind(args)

@@ -1,0 +1,231 @@
+"""The routed backend: alias -> application -> replica, with retries before the first byte."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from headpond.bundle.alias import AliasTable
+from headpond.call import Accepted, Answer, Call, Ended, Event, ModelCard
+from headpond.errors import DeadlineExceeded, HeadpondError, ModelNotFound, NotReady, WorkerLost
+from headpond.hop import ModelHandle, Opened, ReplicaStatus
+from headpond.lane import Batch, LaneHub
+from headpond.telemetry.exposition import merge_expositions
+
+_ATTEMPTS = 2
+"""A lost replica is tried once more elsewhere; more would multiply a poison request."""
+
+_GRACE_S = 1.0
+"""Beyond the deadline, which the replica keeps itself, before the router stops waiting."""
+
+_STATUS_PERIOD_S = 1.0
+
+
+class RoutedBackend:
+    """Chooses the application that an alias stands for and forwards calls to its replicas."""
+
+    def __init__(self, connect: Callable[[str], ModelHandle | None]) -> None:
+        """Start with an empty table.
+
+        Args:
+            connect: Returns the handle of an application, or None while it does not exist.
+        """
+        self._connect = connect
+        self._aliases = AliasTable()
+        self._handles: dict[str, ModelHandle] = {}
+        self._statuses: dict[str, Sequence[ReplicaStatus]] = {}
+        self._polling: asyncio.Task[None] | None = None
+        self._hub = LaneHub()
+
+    async def start(self, aliases: AliasTable) -> None:
+        """Take a new alias table; calls under way keep the application they were sent to."""
+        self._aliases = aliases
+        await self._poll()
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._keep_polling())
+
+    async def stop(self) -> None:
+        """Stop polling and close all lanes; open streams end with `WorkerLost`."""
+        if self._polling is not None:
+            self._polling.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._polling
+        await self._hub.close()
+
+    async def submit(self, call: Call) -> Answer:
+        """Send a call to a replica of the application its model name stands for.
+
+        Raises:
+            ModelNotFound: The name is neither an alias nor a served version.
+            NotReady: No replica of the application can serve now.
+            WorkerLost: The replica died, and so did the one that was tried next.
+            HeadpondError: Whatever the replica refused the call with.
+        """
+        handle = self._resolve(call)
+        deadline_at = time.monotonic() + call.deadline_s
+        for attempt in range(1, _ATTEMPTS + 1):
+            left_s = deadline_at - time.monotonic()
+            if left_s <= 0:
+                raise DeadlineExceeded
+            try:
+                async with asyncio.timeout(left_s + _GRACE_S):
+                    return await self._send(handle, replace(call, deadline_s=left_s))
+            except TimeoutError:
+                raise DeadlineExceeded from None
+            except WorkerLost:
+                if attempt == _ATTEMPTS:
+                    raise
+        raise WorkerLost
+
+    async def models(self) -> Sequence[ModelCard]:
+        """Return one card per alias whose application has answered."""
+        cards = []
+        for name, targets in self._aliases.targets().items():
+            known = [status for app in targets for status in self._statuses.get(app, ())]
+            if known:
+                bundles = tuple(dict.fromkeys(status.bundle for status in known))
+                cards.append(replace(known[0].card, name=name, bundles=bundles))
+        return cards
+
+    async def not_ready(self) -> Mapping[str, str]:
+        """Return the aliases with no replica that can serve, each with the reason."""
+        reasons = {}
+        for name, targets in self._aliases.targets().items():
+            for app in targets:
+                if (reason := self._reason(app)) is not None:
+                    reasons[name] = reason
+        return reasons
+
+    async def metrics(self) -> str:
+        """Return the metrics of every replica behind the router, merged."""
+        texts: dict[str, str] = {}
+        for handle in self._handles.values():
+            with suppress(WorkerLost):
+                texts |= await handle.expositions()
+        return merge_expositions(texts)
+
+    def _resolve(self, call: Call) -> ModelHandle:
+        app = self._aliases.choose(call.model, call.request_id) or self._version(call.model)
+        if app is None:
+            raise ModelNotFound(f"The model `{call.model}` does not exist.", param="model")
+        if (reason := self._reason(app)) is not None:
+            raise NotReady(f"The model `{call.model}` is not ready: {reason}.", retry_after_s=1.0)
+        return self._handles[app]
+
+    def _version(self, model: str) -> str | None:
+        """Return the application that serves exactly `name@version`."""
+        for app, statuses in self._statuses.items():
+            if any(status.bundle.rpartition("+")[0] == model for status in statuses):
+                return app
+        return None
+
+    def _reason(self, app: str) -> str | None:
+        statuses = self._statuses.get(app, ())
+        if not statuses:
+            return "no replica is running"
+        reasons = [status.reason for status in statuses]
+        return None if None in reasons else reasons[0]
+
+    async def _send(self, handle: ModelHandle, call: Call) -> Answer:
+        if call.stream:
+            return await _StreamedAnswer.open(handle, call, self._hub)
+        answered = await handle.answer(call)
+        if isinstance(answered, HeadpondError):
+            raise answered
+        return _WholeAnswer(answered.accepted, answered.events)
+
+    async def _keep_polling(self) -> None:
+        while True:
+            await asyncio.sleep(_STATUS_PERIOD_S)
+            await self._poll()
+
+    async def _poll(self) -> None:
+        apps = {app for targets in self._aliases.targets().values() for app in targets}
+        for app in apps - set(self._handles):
+            if (handle := self._connect(app)) is not None:
+                self._handles[app] = handle
+        for gone in set(self._handles) - apps:
+            del self._handles[gone]
+        polled = await asyncio.gather(*(self._status(app) for app in self._handles))
+        self._statuses = dict(zip(self._handles, polled, strict=True))
+
+    async def _status(self, app: str) -> Sequence[ReplicaStatus]:
+        try:
+            async with asyncio.timeout(_STATUS_PERIOD_S):
+                return await self._handles[app].statuses()
+        except (TimeoutError, WorkerLost):
+            return ()
+
+
+class _WholeAnswer:
+    """An answer that came in one message."""
+
+    def __init__(self, accepted: Accepted, events: Sequence[Event]) -> None:
+        self.accepted = accepted
+        self._events = events
+
+    async def batches(self) -> AsyncIterator[Sequence[Event]]:
+        yield self._events
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class _StreamedAnswer:
+    """An answer whose events come over a lane while its Serve call is held open."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        held: AsyncGenerator[Opened | HeadpondError, None],
+        queue: asyncio.Queue[Batch],
+        forget: Callable[[], None],
+        deadline_s: float,
+    ) -> None:
+        self.accepted = opened.accepted
+        self._held = held
+        self._queue = queue
+        self._forget = forget
+        self._ended = False
+        # The replica keeps the deadline; this is for a replica that stands still.
+        self._late = asyncio.get_running_loop().call_later(
+            deadline_s + _GRACE_S, queue.put_nowait, DeadlineExceeded()
+        )
+
+    @classmethod
+    async def open(cls, handle: ModelHandle, call: Call, hub: LaneHub) -> _StreamedAnswer:
+        stream, queue = hub.open_stream()
+        held = handle.stream(call, hub.router_id, stream)
+        try:
+            opened = await anext(held)
+            if isinstance(opened, HeadpondError):
+                raise opened
+            await hub.attach(stream, opened.lane)
+        except BaseException:
+            hub.close_stream(stream)
+            await held.aclose()
+            raise
+        return cls(opened, held, queue, lambda: hub.close_stream(stream), call.deadline_s)
+
+    async def batches(self) -> AsyncIterator[Sequence[Event]]:
+        while True:
+            batch = await self._queue.get()
+            if isinstance(batch, HeadpondError):
+                raise batch
+            self._ended = isinstance(batch[-1], Ended)
+            yield batch
+            if self._ended:
+                return
+
+    async def close(self) -> None:
+        self._late.cancel()
+        self._forget()
+        if self._ended:
+            # The Serve call is about to end by itself; cancelling it would count as a failure.
+            with suppress(TimeoutError, StopAsyncIteration, WorkerLost):
+                async with asyncio.timeout(_GRACE_S):
+                    await anext(self._held)
+        await self._held.aclose()

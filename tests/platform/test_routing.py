@@ -1,0 +1,239 @@
+"""The routed backend over handles that live in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+
+import pytest
+
+from headpond import routing
+from headpond.bundle.alias import AliasTable
+from headpond.call import Accepted, Call, Done, Ended, Event, ModelCard, Output
+from headpond.errors import (
+    DeadlineExceeded,
+    HeadpondError,
+    ModelNotFound,
+    NotReady,
+    Overloaded,
+    WorkerLost,
+)
+from headpond.hop import Answered, Opened, ReplicaStatus
+from headpond.lane import LaneAddress, LaneServer
+from headpond.routing import RoutedBackend
+from headpond.units import Work
+
+EVENTS: tuple[Event, ...] = (Output(0, "hello"), Done(0, Work(tokens=1)), Ended(Work(tokens=1)))
+
+
+class FakeHandle:
+    """One application whose replica does as it is told."""
+
+    def __init__(self, bundle: str = "toy@1.0.0+abc") -> None:
+        self.accepted = Accepted(bundle=bundle, model="toy", work=Work(tokens=1))
+        self.replies: list[HeadpondError | None] = []
+        self.reason: str | None = None
+        self.replicas = 1
+        self.calls: list[Call] = []
+        self.cancelled = 0
+        self.hangs = False
+        self.lanes = LaneServer()
+        self.address: LaneAddress | None = None
+
+    def _next(self, call: Call) -> HeadpondError | None:
+        self.calls.append(call)
+        return self.replies.pop(0) if self.replies else None
+
+    async def answer(self, call: Call) -> Answered | HeadpondError:
+        reply = self._next(call)
+        if self.hangs:
+            await asyncio.sleep(60)
+        if isinstance(reply, WorkerLost):
+            raise reply
+        return reply or Answered(accepted=self.accepted, events=EVENTS)
+
+    async def stream(
+        self, call: Call, router_id: bytes, stream: int
+    ) -> AsyncGenerator[Opened | HeadpondError, None]:
+        reply = self._next(call)
+        if isinstance(reply, WorkerLost):
+            raise reply
+        if reply is not None:
+            yield reply
+            return
+        if self.address is None:
+            self.address = await self.lanes.start("127.0.0.1")
+        # A replica runs on whether or not the router reads on.
+        running = asyncio.create_task(self._run(router_id, stream))
+        try:
+            yield Opened(accepted=self.accepted, lane=self.address)
+            await running
+        finally:
+            self.cancelled += not running.done()
+            running.cancel()
+
+    async def _run(self, router_id: bytes, stream: int) -> None:
+        for event in EVENTS:
+            await asyncio.sleep(0.01)
+            self.lanes.send(router_id, stream, (event,))
+
+    async def statuses(self) -> Sequence[ReplicaStatus]:
+        card = ModelCard(
+            name="toy",
+            workload="toy",
+            bundles=(self.accepted.bundle,),
+            created_s=7,
+            limits={"context_tokens": 9},
+        )
+        status = ReplicaStatus(card=card, bundle=self.accepted.bundle, reason=self.reason)
+        return [status] * self.replicas
+
+    async def expositions(self) -> Mapping[str, str]:
+        return {"r1": "# TYPE up gauge\nup 1\n"}
+
+
+def call(*, model: str = "chat", stream: bool = False, deadline_s: float = 5.0) -> Call:
+    return Call(
+        request_id="r-1",
+        tenant="t",
+        workload="toy",
+        model=model,
+        items=("x",),
+        deadline_s=deadline_s,
+        stream=stream,
+    )
+
+
+@pytest.fixture
+def handle() -> FakeHandle:
+    return FakeHandle()
+
+
+@pytest.fixture
+async def backend(handle: FakeHandle) -> AsyncIterator[RoutedBackend]:
+    routed = RoutedBackend(lambda app: handle if app == "toy-app" else None)
+    await routed.start(AliasTable({"chat": {"toy-app": 1}, "later": {"missing-app": 1}}))
+    yield routed
+    await routed.stop()
+    await handle.lanes.stop()
+
+
+async def collect(backend: RoutedBackend, sent: Call) -> list[Event]:
+    answer = await backend.submit(sent)
+    try:
+        return [event async for batch in answer.batches() for event in batch]
+    finally:
+        await answer.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_events_come_through_whole_and_streamed(
+    backend: RoutedBackend, handle: FakeHandle, *, stream: bool
+) -> None:
+    assert tuple(await collect(backend, call(stream=stream))) == EVENTS
+    assert handle.cancelled == 0
+
+
+async def test_a_version_can_be_asked_for_by_name(backend: RoutedBackend) -> None:
+    assert tuple(await collect(backend, call(model="toy@1.0.0"))) == EVENTS
+
+
+async def test_an_unknown_model_names_the_field(backend: RoutedBackend) -> None:
+    with pytest.raises(ModelNotFound, match="`nope`") as raised:
+        await backend.submit(call(model="nope"))
+    assert raised.value.param == "model"
+
+
+async def test_a_model_without_replicas_is_refused_at_once(
+    backend: RoutedBackend, handle: FakeHandle
+) -> None:
+    with pytest.raises(NotReady, match="no replica is running"):
+        await backend.submit(call(model="later"))
+    assert await backend.not_ready() == {"later": "no replica is running"}
+    assert not handle.calls
+
+
+async def test_readiness_follows_the_replicas(backend: RoutedBackend, handle: FakeHandle) -> None:
+    table = AliasTable({"chat": {"toy-app": 1}})
+    handle.reason = "the engine has made no progress in time"
+    await backend.start(table)
+    assert await backend.not_ready() == {"chat": handle.reason}
+    handle.reason = None
+    await backend.start(table)
+    assert await backend.not_ready() == {}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_lost_replica_is_tried_once_more(
+    backend: RoutedBackend, handle: FakeHandle, *, stream: bool
+) -> None:
+    handle.replies = [WorkerLost()]
+    assert tuple(await collect(backend, call(stream=stream))) == EVENTS
+    assert len(handle.calls) == 2
+    assert handle.calls[1].deadline_s < handle.calls[0].deadline_s
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_request_that_loses_two_replicas_is_given_up(
+    backend: RoutedBackend, handle: FakeHandle, *, stream: bool
+) -> None:
+    handle.replies = [WorkerLost(), WorkerLost(), None]
+    with pytest.raises(WorkerLost):
+        await backend.submit(call(stream=stream))
+    assert len(handle.calls) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_is_not_repeated(
+    backend: RoutedBackend, handle: FakeHandle, *, stream: bool
+) -> None:
+    handle.replies = [Overloaded("full", retry_after_s=3.0)]
+    with pytest.raises(Overloaded, match="full"):
+        await backend.submit(call(stream=stream))
+    assert len(handle.calls) == 1
+
+
+async def test_a_replica_that_stands_still_is_not_waited_for(
+    backend: RoutedBackend, handle: FakeHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "_GRACE_S", 0.01)
+    handle.hangs = True
+    with pytest.raises(DeadlineExceeded):
+        await backend.submit(call(deadline_s=0.02))
+
+
+async def test_closing_a_stream_early_cancels_it(
+    backend: RoutedBackend, handle: FakeHandle
+) -> None:
+    answer = await backend.submit(call(stream=True))
+    await answer.close()
+    await answer.close()
+    assert handle.cancelled == 1
+
+
+async def test_models_are_listed_by_alias_with_their_bundles(backend: RoutedBackend) -> None:
+    (card,) = await backend.models()
+    assert (card.name, card.bundles) == ("chat", ("toy@1.0.0+abc",))
+
+
+async def test_metrics_carry_the_replica(backend: RoutedBackend) -> None:
+    assert 'up{replica="r1"} 1.0' in await backend.metrics()
+
+
+async def test_weights_split_traffic() -> None:
+    apps = {"a": FakeHandle("toy@1.0.0+a"), "b": FakeHandle("toy@2.0.0+b")}
+    routed = RoutedBackend(apps.get)
+    await routed.start(AliasTable({"chat": {"a": 1, "b": 3}}))
+    for number in range(400):
+        sent = Call(
+            request_id=f"r{number}",
+            tenant="t",
+            workload="toy",
+            model="chat",
+            items=("x",),
+            deadline_s=5.0,
+        )
+        await (await routed.submit(sent)).close()
+    assert 60 < len(apps["a"].calls) < 140
+    assert len(apps["a"].calls) + len(apps["b"].calls) == 400
+    await routed.stop()
