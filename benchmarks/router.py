@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headpond.testing.echo import write_echo_bundle
-
 from harness import Server, machine, median, quantile, versions, write_results
+from headpond.testing.echo import write_echo_bundle
+from headpond.testing.install import declare_workload
 from load import Target, closed_loop
 
 HERE = Path(__file__).parent
@@ -47,9 +47,9 @@ def body(*, stream: bool) -> bytes:
     return json.dumps(fields).encode()
 
 
-def echo_config(port: int, folder: Path) -> Path:
+def echo_config(port: int, folder: Path, *, step_ms: float) -> Path:
     """Write an echo bundle and the Serve config that serves it."""
-    bundle = write_echo_bundle(folder / "echo", step_ms=STEP_MS)
+    bundle = write_echo_bundle(folder / "echo", step_ms=step_ms)
     config = {
         "proxy_location": "HeadOnly",
         "http_options": {"host": "127.0.0.1", "port": port},
@@ -79,12 +79,14 @@ def echo_config(port: int, folder: Path) -> Path:
 def contenders(folder: Path, *, stream: bool) -> dict[str, Contender]:
     python, peer = sys.executable, str(PEER_PYTHON)
     kind = "stream" if stream else "unary"
+    config = echo_config(8104, folder, step_ms=STEP_MS if stream else 0)
+    declared = declare_workload(folder / "declared", "echo", "headpond.testing.echo:record")
     headpond = Server(
         name="headpond",
-        command=[python, "-m", "headpond.cli", "up", str(echo_config(8104, folder))],
+        command=[python, "-m", "headpond.cli", "up", str(config)],
         port=8104,
         ready_path="/readyz",
-        env={"HEADPOND_TESTING": "1"},
+        env={"PYTHONPATH": str(declared)},
     )
     return {
         "fastapi": Contender(

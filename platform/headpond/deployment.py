@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,10 +30,13 @@ from headpond.lane import LaneServer
 from headpond.planner import plan_memory
 from headpond.registry import workload
 from headpond.scheduling.loop import ContinuousLoop
+from headpond.serve_edge import behind_serve
 from headpond.serve_handle import MODEL_DEPLOYMENT
 from headpond.settings import Settings
-from headpond.telemetry.logs import configure_logging
+from headpond.telemetry.logs import CallLog, configure_logging
 from headpond.telemetry.metrics import Metrics
+from headpond.telemetry.report import CallReport
+from headpond.telemetry.tracing import call_tracer
 
 if TYPE_CHECKING:
     from headpond.call import Call
@@ -57,7 +61,7 @@ class ModelArgs(BaseModel):
         drain_s: How long a replica that is stopped may finish what it runs.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     bundle: str
     alias: str
@@ -108,7 +112,8 @@ class Model:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the direct door."""
-        return build_app([self._backend.record], self._backend, self._settings)
+        app = build_app([self._backend.record], self._backend, self._settings)
+        return behind_serve(app)
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
         """Run a routed call to its end; refusals and failures are values."""
@@ -183,6 +188,9 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
         )
     engine = load_engine(record, bundle, args.engine_settings())
     metrics = Metrics(record, bundle=manifest.ref, model=args.alias)
+    observers = [metrics.observe, CallLog(manifest.ref).observe]
+    if (tracer := call_tracer(settings, record, manifest.ref)) is not None:
+        observers.append(tracer.observe)
     loop = ContinuousLoop(
         record,
         engine,
@@ -191,9 +199,10 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
         max_slots=args.max_slots,
         bundle=manifest.ref,
         model=args.alias,
-        observer=metrics.observe,
+        observer=partial(_observe, tuple(observers)),
         stuck_after_s=args.stuck_after_s,
         tenant_weights=settings.tenant_weights,
+        limits=manifest.limits,
     )
     metrics.watch(loop.snapshot)
     return LocalBackend(
@@ -201,17 +210,28 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
     )
 
 
-def build(args: ModelArgs) -> Application:
-    """Build a model's application: `import_path: headpond.deployment:build`."""
+def _observe(observers: Sequence[Callable[[CallReport], None]], report: CallReport) -> None:
+    for observe in observers:
+        observe(report)
+
+
+def build(args: Mapping[str, object] | ModelArgs) -> Application:
+    """Build a model's application: `import_path: headpond.deployment:build`.
+
+    Raises:
+        pydantic.ValidationError: Names the argument at fault.
+    """
+    # Serve hands over plain mappings: it reads annotations that are not strings only.
+    parsed = ModelArgs.model_validate(args)
     deployment: Deployment = serve.deployment(
         name=MODEL_DEPLOYMENT,
         max_ongoing_requests=MAX_ONGOING,
         health_check_period_s=2,
         health_check_timeout_s=10,
-        graceful_shutdown_timeout_s=args.drain_s,
+        graceful_shutdown_timeout_s=parsed.drain_s,
         ray_actor_options={
-            "num_cpus": args.threads,
-            "num_gpus": 0 if args.device == "cpu" else 1,
+            "num_cpus": parsed.threads,
+            "num_gpus": 0 if parsed.device == "cpu" else 1,
         },
     )(serve.ingress()(Model))
-    return deployment.bind(args)
+    return deployment.bind(parsed)

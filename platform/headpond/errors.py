@@ -24,7 +24,25 @@ The class docstring's first line is the default message.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Received:
+    """The HTTP answer by which a client learned of an error.
+
+    Attributes:
+        status: What the answer said; 200 when the error came amid a stream.
+        request_id: The server's `x-request-id`, for whoever looks into it.
+        body: The answer's body, or the event's data.
+        should_retry: Whether the server, or the status, allows another attempt.
+    """
+
+    status: int
+    request_id: str | None
+    body: str
+    should_retry: bool
 
 
 class HeadpondError(Exception):
@@ -34,6 +52,9 @@ class HeadpondError(Exception):
     code: ClassVar[str | None] = "internal_error"
     kind: ClassVar[str] = "server_error"
     retryable: ClassVar[bool] = False
+
+    received: Received | None = None
+    """Set by clients only."""
 
     def __init__(
         self,
@@ -59,17 +80,22 @@ class HeadpondError(Exception):
         """Return the first line of the class docstring."""
         return (cls.__doc__ or cls.__name__).splitlines()[0]
 
-    def __reduce__(
-        self,
-    ) -> tuple[object, tuple[type[HeadpondError], str, str | None, float | None]]:
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Cross process borders with every field (exceptions pickle only `args`)."""
-        return (_rebuild, (type(self), self.message, self.param, self.retry_after_s))
+        fields = (type(self), self.message, self.param, self.retry_after_s, self.received)
+        return (_rebuild, fields)
 
 
 def _rebuild(
-    cls: type[HeadpondError], message: str, param: str | None, retry_after_s: float | None
+    cls: type[HeadpondError],
+    message: str,
+    param: str | None,
+    retry_after_s: float | None,
+    received: Received | None,
 ) -> HeadpondError:
-    return cls(message, param=param, retry_after_s=retry_after_s)
+    error = cls(message, param=param, retry_after_s=retry_after_s)
+    error.received = received
+    return error
 
 
 class DeclarationError(HeadpondError):

@@ -8,6 +8,7 @@ user has already set wins. `docs/router.md` has the measurements behind the choi
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,20 +38,31 @@ def apply_ray_env(run_dir: Path | None = None) -> None:
     """Set what the user has not set, before `ray` is imported.
 
     Args:
-        run_dir: Where HAProxy keeps its files, so that two platforms on one machine don't
-            share them; Serve's own place in `/tmp` by default.
+        run_dir: Where HAProxy keeps its files, so that two platforms on one machine share
+            neither them nor its ports; Serve's own place in `/tmp` by default.
     """
-    for name, value in {**RAY_ENV, **_haproxy_files(run_dir)}.items():
+    own = {} if run_dir is None else _one_machine(run_dir)
+    for name, value in {**RAY_ENV, **own}.items():
         os.environ.setdefault(name, value)
 
 
-def _haproxy_files(run_dir: Path | None) -> Mapping[str, str]:
-    if run_dir is None:
-        return {}
+def _one_machine(run_dir: Path) -> Mapping[str, str]:
     return {
+        # No load balancer outside this machine has to notice that a replica goes.
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(run_dir / "haproxy.cfg"),
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(run_dir / "admin.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(run_dir),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(run_dir / "server-state"),
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(run_dir / "metrics.sock"),
     }
+
+
+def free_port() -> int:
+    """Return a port of the loopback address on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

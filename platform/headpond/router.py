@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +14,7 @@ from headpond.deployment import MAX_ONGOING, resolved
 from headpond.http.app import build_app
 from headpond.registry import workloads
 from headpond.routing import RoutedBackend
+from headpond.serve_edge import behind_serve
 from headpond.serve_handle import connect
 from headpond.settings import Settings
 from headpond.telemetry.logs import configure_logging
@@ -28,7 +30,7 @@ class RouterArgs(BaseModel):
         settings: Keys, tenants and telemetry: inline, or the path of a YAML file.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     settings: Settings | str = Settings()
 
@@ -40,7 +42,7 @@ class RouterConfig(BaseModel):
         aliases: For each alias the applications behind it, with their weights.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     aliases: dict[str, dict[str, int]] = Field(default_factory=dict)
 
@@ -61,15 +63,22 @@ class Router:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the app of every workload that is installed."""
-        return build_app(list(workloads().values()), self._backend, self._settings)
+        app = build_app(list(workloads().values()), self._backend, self._settings)
+        return behind_serve(app)
 
 
-def build(args: RouterArgs) -> Application:
-    """Build the router's application: `import_path: headpond.router:build`."""
+def build(args: Mapping[str, object] | RouterArgs) -> Application:
+    """Build the router's application: `import_path: headpond.router:build`.
+
+    Raises:
+        pydantic.ValidationError: Names the argument at fault.
+    """
+    # Serve hands over plain mappings: it reads annotations that are not strings only.
+    parsed = RouterArgs.model_validate(args)
     deployment: Deployment = serve.deployment(
         name="Router",
         max_ongoing_requests=MAX_ONGOING,
         health_check_period_s=2,
         ray_actor_options={"num_cpus": 0.1},
     )(serve.ingress()(Router))
-    return deployment.bind(args)
+    return deployment.bind(parsed)

@@ -1,1 +1,35 @@
-"""The command line."""
+"""The command line: `headpond`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from headpond.cli import bundle, up
+
+app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
+app.add_typer(bundle.app, name="bundle")
+app.command()(up.up)
+app.command()(up.demo)
+app.command()(up.env)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("headpond"))
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    *,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print it and exit."
+        ),
+    ] = False,
+) -> None:
+    """Serve every kind of model behind one router."""

@@ -26,6 +26,7 @@ _POLL_S = 0.2
 
 Config = Annotated[Path, typer.Argument(help="A Serve config file.", exists=True, dir_okay=False)]
 Cpus = Annotated[int, typer.Option(help="CPUs that Ray may reserve, as a count of reservations.")]
+Port = Annotated[int | None, typer.Option(help="Listen here instead of the config's port.")]
 
 _console = Console(stderr=True)
 
@@ -36,9 +37,9 @@ def env() -> None:
         typer.echo(f"export {name}={value}")
 
 
-def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 8) -> None:
+def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 8, port: Port = None) -> None:
     """Start every application of a Serve config on a local Ray, and stay up until stopped."""
-    with _platform(config, cpus) as base_url:
+    with _platform(config, cpus, port) as base_url:
         _console.print(f"Ready at {base_url}; Ctrl-C stops it.")
         _wait_for_signal()
 
@@ -46,11 +47,12 @@ def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 8) -> None:
 def demo(
     config: Config = _DEFAULT_CONFIG,
     cpus: Cpus = 8,
+    port: Port = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop after the calls.")] = False,
 ) -> None:
     """Start the platform, show one working call per workload, and stay up until stopped."""
-    with _platform(config, cpus) as base_url:
+    with _platform(config, cpus, port) as base_url:
         _show_calls(base_url)
         if not once:
             _console.print(f"\nUp at {base_url}; Ctrl-C stops it.")
@@ -58,7 +60,7 @@ def demo(
 
 
 @contextmanager
-def _platform(config_path: Path, cpus: int) -> Iterator[str]:
+def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
     """Run the applications of a config; yields the base URL once everything is ready."""
     with tempfile.TemporaryDirectory(prefix="headpond-") as run_dir:
         apply_ray_env(Path(run_dir))
@@ -67,6 +69,8 @@ def _platform(config_path: Path, cpus: int) -> Iterator[str]:
 
         started = time.monotonic()
         config = local_ray.load_config(config_path)
+        if port is not None:
+            config = {**config, "http_options": {**_http_options(config), "port": port}}
         base_url = _base_url(config)
         try:
             local_ray.start_ray(cpus)
@@ -89,9 +93,13 @@ def _report(started: float) -> Callable[[str, str], None]:
     return report
 
 
+def _http_options(config: Mapping[str, object]) -> Mapping[str, object]:
+    options = config.get("http_options")
+    return options if isinstance(options, Mapping) else {}
+
+
 def _base_url(config: Mapping[str, object]) -> str:
-    http = config.get("http_options")
-    options = http if isinstance(http, Mapping) else {}
+    options = _http_options(config)
     host, port = options.get("host", "127.0.0.1"), options.get("port", 8000)
     return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"  # noqa: S104
 

@@ -1,1 +1,1 @@
-"""The Python client."""
+"""The Python client's transport: what every workload's resources are built on."""

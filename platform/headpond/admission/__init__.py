@@ -1,0 +1,1 @@
+"""Budgets of state and work, fair queueing, and the measured drain rate."""

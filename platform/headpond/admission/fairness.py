@@ -1,0 +1,80 @@
+"""Start-time fair queueing: whose turn it is, by weighed work received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+_IDLE_KEPT = 64
+
+
+class VirtualTime(Generic[Key]):
+    """Turns among backlogged keys, in proportion to their weights.
+
+    The key with the smallest start tag is next; serving `work` moves its tag on by
+    work / weight. A key that comes back after a pause starts at the virtual time, so that
+    nobody saves up turns. Over any time in which two keys stay backlogged, what they get
+    differs from the ratio of their weights by at most one piece of work each.
+
+    P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queuing", SIGCOMM 1996.
+    """
+
+    __slots__ = ("_backlogged", "_now", "_start", "_weight_of")
+
+    def __init__(self, weight_of: Callable[[Key], float]) -> None:
+        """Start at virtual time zero.
+
+        Args:
+            weight_of: The positive weight of a key.
+        """
+        self._weight_of = weight_of
+        self._now = 0.0
+        self._start: dict[Key, float] = {}
+        self._backlogged: dict[Key, None] = {}
+
+    def wake(self, key: Key) -> None:
+        """Let a key take part; no change when it does already."""
+        if key not in self._backlogged:
+            self._backlogged[key] = None
+            self._start[key] = max(self._now, self._start.get(key, 0.0))
+
+    def sleep(self, key: Key) -> None:
+        """Let a key rest: it has nothing to be served."""
+        del self._backlogged[key]
+        if not self._backlogged:
+            self._now = max(self._start.values())
+            self._start.clear()
+        elif len(self._start) > _IDLE_KEPT + 2 * len(self._backlogged):
+            self._forget()
+
+    def next(self) -> Key | None:
+        """Return the key whose turn it is; None when all rest."""
+        if not self._backlogged:
+            return None
+        return min(self._backlogged, key=self._start.__getitem__)
+
+    def charge(self, key: Key, work: float) -> None:
+        """Account for `work` given to the key whose turn it was."""
+        self._now = max(self._now, self._start[key])
+        self._start[key] += work / self._weight_of(key)
+
+    def refund(self, key: Key, work: float) -> None:
+        """Give back what a key was charged for and did not get, down to the virtual time."""
+        if key in self._start:
+            given_back = self._start[key] - work / self._weight_of(key)
+            self._start[key] = max(self._now, given_back)
+
+    def share(self, key: Key) -> float:
+        """Return the part of all work that `key` gets while it is backlogged."""
+        keys = self._backlogged.keys() | {key}
+        return self._weight_of(key) / sum(self._weight_of(other) for other in keys)
+
+    def _forget(self) -> None:
+        """Drop resting keys that would start at the virtual time anyway."""
+        self._start = {
+            key: start
+            for key, start in self._start.items()
+            if key in self._backlogged or start > self._now
+        }

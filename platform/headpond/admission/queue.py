@@ -1,0 +1,198 @@
+"""The waiting queue: bounded in work, fair between tenants, and never starving a class."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from headpond.admission.drain import DrainRate
+from headpond.admission.fairness import VirtualTime
+from headpond.call import Priority
+from headpond.errors import Overloaded
+
+CLASS_WEIGHTS: Mapping[Priority, float] = MappingProxyType(
+    {Priority.URGENT: 16.0, Priority.NORMAL: 4.0, Priority.BATCH: 1.0}
+)
+"""Shares of the work while all classes wait: 16 : 4 : 1. So batch work gets a 21st at worst."""
+
+LEAST_CHARGE = 1.0
+"""Work that weighs less is charged as this much, so that free work crowds nobody out."""
+
+Content = TypeVar("Content")
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Waiting(Generic[Content]):
+    """One piece of work in the queue.
+
+    Attributes:
+        tenant: Who is served.
+        priority: The class it waits in.
+        weight: Its work as one number.
+        content: What `take` hands out.
+        queued: Whether it waits now; set by the queue.
+    """
+
+    tenant: str
+    priority: Priority
+    weight: float
+    content: Content
+    queued: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Line(Generic[Content]):
+    """What one tenant has waiting in one class, first come first."""
+
+    entries: deque[Waiting[Content]] = field(default_factory=deque)
+    weight: float = 0.0
+    living: int = 0
+
+
+class FairQueue(Generic[Content]):
+    """Waiting work of all tenants, with one owner and two operations: append and take.
+
+    Classes share by `CLASS_WEIGHTS`, tenants within a class by their own weights (1 unless
+    given), both by start-time fair queueing; one tenant's work in one class is served in
+    order. `take` never passes over the one whose turn it is, so that a big request is not
+    starved by small ones. `withdraw` and `settle` move nothing: they correct the books.
+    """
+
+    def __init__(
+        self,
+        limit: float,
+        drain: DrainRate,
+        tenant_weights: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Start empty.
+
+        Args:
+            limit: The most weighed work that waits. A queue that is empty takes any call.
+            drain: The measured rate, from which waits are estimated.
+            tenant_weights: Positive weights of tenants that don't weigh 1.
+        """
+        self._limit = limit
+        self._drain = drain
+        self._weight = 0.0
+        self._living = 0
+        self._tenant_weights = tenant_weights
+        self._classes = VirtualTime[Priority](CLASS_WEIGHTS.__getitem__)
+        self._tenants = {each: VirtualTime[str](self._weight_of) for each in Priority}
+        self._lines: dict[Priority, dict[str, _Line[Content]]] = {each: {} for each in Priority}
+
+    def __len__(self) -> int:
+        """Return how many entries wait."""
+        return self._living
+
+    @property
+    def weight(self) -> float:
+        """Weighed work that waits."""
+        return self._weight
+
+    def append(self, entries: Sequence[Waiting[Content]], deadline_s: float) -> None:
+        """Let all entries of one call wait, or none.
+
+        Args:
+            entries: At least one, all of one tenant and class.
+            deadline_s: Seconds the call has left.
+
+        Raises:
+            Overloaded: The bound would be passed, or the deadline passes in the queue.
+        """
+        self._refuse(entries, deadline_s)
+        for entry in entries:
+            lines = self._lines[entry.priority]
+            line = lines.setdefault(entry.tenant, _Line())
+            line.entries.append(entry)
+            entry.queued = True
+            self._count(line, entry, 1)
+            self._classes.wake(entry.priority)
+            self._tenants[entry.priority].wake(entry.tenant)
+
+    def take(self, fits: Callable[[Content], bool]) -> Content | None:
+        """Hand out the content whose turn it is.
+
+        Args:
+            fits: Whether it can be served now; when not, it stays and None is returned.
+        """
+        priority = self._classes.next()
+        if priority is None:
+            return None
+        tenants = self._tenants[priority]
+        tenant = tenants.next()
+        if tenant is None:
+            return None
+        line = self._lines[priority][tenant]
+        while not line.entries[0].queued:
+            line.entries.popleft()
+        entry = line.entries[0]
+        if not fits(entry.content):
+            return None
+        line.entries.popleft()
+        charged = max(entry.weight, LEAST_CHARGE)
+        self._classes.charge(priority, charged)
+        tenants.charge(tenant, charged)
+        self._leave(line, entry)
+        return entry.content
+
+    def withdraw(self, entry: Waiting[Content]) -> None:
+        """Mark a waiting entry as dead: it counts no more, and `take` skips it."""
+        if entry.queued:
+            self._leave(self._lines[entry.priority][entry.tenant], entry)
+
+    def settle(self, entry: Waiting[Content], weight: float) -> None:
+        """Charge a taken entry for what it came to instead of what it might have cost."""
+        unused = max(entry.weight, LEAST_CHARGE) - max(weight, LEAST_CHARGE)
+        if unused > 0.0:
+            self._classes.refund(entry.priority, unused)
+            self._tenants[entry.priority].refund(entry.tenant, unused)
+
+    def ahead(self, tenant: str, priority: Priority) -> float:
+        """Estimate the weighed work that is served before a new entry of this tenant.
+
+        That is what the tenant has waiting itself, and what the others get meanwhile by
+        their shares; never more than all that waits.
+        """
+        line = self._lines[priority].get(tenant)
+        if line is None:
+            return 0.0
+        share = self._classes.share(priority) * self._tenants[priority].share(tenant)
+        return min(self._weight, line.weight / share)
+
+    def _refuse(self, entries: Sequence[Waiting[Content]], deadline_s: float) -> None:
+        excess = self._weight + sum(entry.weight for entry in entries) - self._limit
+        if self._living and excess > 0.0:
+            raise Overloaded(
+                f"{self._weight:.0f} units of work wait; at most {self._limit:.0f} may",
+                retry_after_s=self._drain.retry_after_s(excess),
+            )
+        wait_s = self._drain.wait_s(self.ahead(entries[0].tenant, entries[0].priority))
+        if wait_s is not None and wait_s > deadline_s:
+            raise Overloaded(
+                f"the wait is about {wait_s:.1f} s, and the deadline {deadline_s:.1f} s",
+                retry_after_s=self._drain.retry_after_s(self._weight),
+            )
+
+    def _weight_of(self, tenant: str) -> float:
+        return self._tenant_weights.get(tenant, 1.0)
+
+    def _count(self, line: _Line[Content], entry: Waiting[Content], by: int) -> None:
+        line.living += by
+        line.weight += by * entry.weight
+        self._living += by
+        # Sums of floats that come and go drift; an empty queue is the time to forget that.
+        self._weight = self._weight + by * entry.weight if self._living else 0.0
+
+    def _leave(self, line: _Line[Content], entry: Waiting[Content]) -> None:
+        entry.queued = False
+        self._count(line, entry, -1)
+        if line.living:
+            return
+        lines, tenants = self._lines[entry.priority], self._tenants[entry.priority]
+        del lines[entry.tenant]
+        tenants.sleep(entry.tenant)
+        if not lines:
+            self._classes.sleep(entry.priority)

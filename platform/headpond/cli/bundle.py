@@ -1,0 +1,201 @@
+"""`headpond bundle`: write, lock, verify and show bundles.
+
+Exit codes: 0 it is as it should be, 1 the bundle breaks its contract, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headpond.bundle.document import read_manifest
+from headpond.bundle.loading import bind
+from headpond.bundle.locking import lock_engine, lock_files, write_draft, write_lock
+from headpond.bundle.manifest import Manifest
+from headpond.bundle.store import Store, default_cache
+from headpond.bundle.verifying import Check, Verification
+from headpond.engine import EngineSettings
+from headpond.errors import HeadpondError
+from headpond.planner import plan_memory
+from headpond.registry import workload as find_record
+
+app = typer.Typer(no_args_is_help=True, help="Write, lock, verify and show bundles.")
+
+_FIXTURE_STATE_BYTES = 512 * 2**20
+"""Room for the fixtures, which are short, and come one at a time."""
+
+_TEMPLATE: dict[str, str] = {"summary": "Say what it is.", "licence": "NOASSERTION"}
+
+Location = Annotated[
+    Path, typer.Argument(help="The bundle's folder, or its bundle.yaml.", exists=True)
+]
+Device = Annotated[str, typer.Option(help="Where the engine computes: cpu or cuda[:index].")]
+Threads = Annotated[int, typer.Option(help="Compute threads of the engine.", min=1)]
+WithEngine = Annotated[bool, typer.Option("--engine/--no-engine", help="Load the engine.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+_people = Console(stderr=True)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="The bundle's name.")],
+    workload: Annotated[str, typer.Option(help="The workload it is for.")],
+    artifact: Annotated[list[str], typer.Option(help="NAME=SOURCE; once per file.")],
+    architecture: Annotated[str, typer.Option(help="The model class.")] = "unspecified",
+    dtype: Annotated[str | None, typer.Option(help="What the engine computes in.")] = None,
+    into: Annotated[Path, typer.Option(help="Where the bundle's folder goes.")] = Path("bundles"),
+) -> None:
+    """Write the skeleton of a bundle; fill it in, add fixtures, then lock it."""
+    files = [_named_source(text) for text in artifact]
+    with _refusals():
+        record = find_record(workload)
+        execution = {"architecture": architecture, "dtype": dtype or record.fit.dtypes[0]}
+        head = {"name": name, "version": "0.1.0", "workload": workload, **_TEMPLATE}
+        path = write_draft(into / name, {**head, "artifacts": files, "execution": execution})
+    _people.print(f"Wrote {path}. Next: add fixtures, then `headpond bundle lock {path.parent}`.")
+
+
+@app.command()
+def lock(
+    location: Location, engine: WithEngine = True, device: Device = "cpu", threads: Threads = 1
+) -> None:
+    """Fill in sizes, hashes, the model's numbers and what the fixtures must give."""
+    with _refusals():
+        bundle = lock_files(location, Store(default_cache()))
+        manifest = bundle.manifest
+        if engine:
+            settings = _settings(device, threads)
+            manifest = lock_engine(find_record(manifest.workload), bundle, settings)
+        manifest = write_lock(location, manifest)
+    if not manifest.fixtures:
+        _people.print("[yellow]It has no fixtures: no replica will serve it.[/yellow]")
+    typer.echo(manifest.ref)
+
+
+@app.command()
+def verify(
+    location: Location,
+    engine: WithEngine = True,
+    device: Device = "cpu",
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Check the manifest, every file and, on the loaded engine, every fixture."""
+    checks: list[Check] = []
+
+    def report(check: Check) -> None:
+        checks.append(check)
+        if not as_json:
+            _show_check(check)
+
+    settings = _settings(device, threads) if engine else None
+    verification = Verification(Store(default_cache()), report)
+    good = verification.verify(location, find_record, settings)
+    if as_json:
+        listed = [asdict(check) | {"ok": check.problem is None} for check in checks]
+        typer.echo(json.dumps({"ok": good, "checks": listed}, ensure_ascii=False))
+    raise typer.Exit(0 if good else 1)
+
+
+@app.command()
+def show(location: Location, as_json: AsJson = False) -> None:
+    """Print a bundle: what it says, its digest, and the memory it takes."""
+    with _refusals():
+        manifest = read_manifest(location)
+        memory = _memory(manifest)
+    if as_json:
+        document = {
+            "ref": manifest.ref,
+            "digest": manifest.digest,
+            "manifest": manifest.model_dump(mode="json"),
+            "memory": memory,
+        }
+        typer.echo(json.dumps(document, ensure_ascii=False))
+    else:
+        _show_manifest(manifest, memory)
+
+
+def _named_source(text: str) -> dict[str, str]:
+    name, equals, source = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} must read NAME=SOURCE", param_hint="--artifact")
+    return {"name": name, "source": source}
+
+
+def _settings(device: str, threads: int) -> EngineSettings:
+    return EngineSettings(
+        state_bytes=_FIXTURE_STATE_BYTES, max_slots=1, device=device, threads=threads
+    )
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn an error of ours into one line for people and exit code 1."""
+    try:
+        yield
+    except HeadpondError as error:
+        field = f" [dim]({escape(error.param)})[/dim]" if error.param else ""
+        _people.print(f"[red]{escape(error.message)}[/red]{field}")
+        if error.__cause__ is not None:
+            _people.print(f"  because: {escape(str(error.__cause__))}")
+        raise typer.Exit(1) from error
+
+
+def _memory(manifest: Manifest) -> dict[str, int] | None:
+    """Return bytes of the record's state model; None for a bundle that was never locked."""
+    if not manifest.model:
+        return None
+    record = find_record(manifest.workload)
+    state = bind(record, manifest)
+    plan = plan_memory(record, manifest, state_bytes=0, available_bytes=sys.maxsize)
+    smallest = dict.fromkeys((dim.name for dim in record.request.dims), 1)
+    granule = state.granule
+    growth = state.request_bytes(smallest, 2 * granule) - state.request_bytes(smallest, granule)
+    return {
+        "static_bytes": plan.static_bytes,
+        "largest_request_bytes": plan.largest_request_bytes,
+        "granule": granule,
+        "granule_bytes": growth,
+    }
+
+
+def _show_check(check: Check) -> None:
+    console = Console()
+    if check.problem is None:
+        console.print(f"[green]ok[/green]    {escape(check.name)}")
+    else:
+        console.print(f"[red]BROKEN[/red]  {escape(check.name)}: {escape(check.problem)}")
+
+
+def _show_manifest(manifest: Manifest, memory: dict[str, int] | None) -> None:
+    console = Console()
+    console.print(f"[bold]{manifest.ref}[/bold]  {escape(manifest.summary)}")
+    console.print(f"digest    {manifest.digest}", soft_wrap=True)
+    console.print(f"workload  {manifest.workload}, {manifest.execution.architecture} in "
+                  f"{manifest.execution.dtype}, {escape(manifest.licence)}")  # fmt: skip
+    files = Table("artifact", "source", "bytes", "sha256", box=None)
+    for artifact in manifest.artifacts:
+        size = f"{artifact.bytes:,}"
+        files.add_row(artifact.name, escape(artifact.source), size, f"{artifact.sha256[:12]}…")
+    console.print(files)
+    for name, values in (("model", manifest.model), ("limits", manifest.limits)):
+        listed = ", ".join(f"{symbol} {value:,}" for symbol, value in values.items())
+        console.print(f"{name:9} {listed or 'nothing'}")
+    console.print(f"fixtures  {', '.join(fixture.name for fixture in manifest.fixtures) or 'none'}")
+    if memory is not None:
+        console.print(
+            f"memory    {memory['static_bytes']:,} bytes static, at most "
+            f"{memory['largest_request_bytes']:,} a request, "
+            f"{memory['granule_bytes']:,} for each {memory['granule']} along the batching axis"
+        )

@@ -1,0 +1,104 @@
+"""The sync transport: one HTTP client, typed answers, retries."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx2
+from pydantic import BaseModel
+from stamina import RetryingCaller
+
+from headpond.client.attempts import Attempts
+from headpond.client.config import LIMITS, ClientConfig
+from headpond.client.errors import error_of
+from headpond.client.stream import Stream
+from headpond.client.wire import EVENTS, Outgoing, parse
+
+Wire = TypeVar("Wire", bound=BaseModel)
+
+
+class Transport:
+    """Sends calls until one is answered, or there is no point in trying again."""
+
+    def __init__(self, config: ClientConfig, http: httpx2.Client | None = None) -> None:
+        """Send through `http`, which is its owner's to close, or through a client of our own."""
+        self.config = config
+        self._owns = http is None
+        self._http = http or httpx2.Client(limits=LIMITS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, unless they are someone else's."""
+        if self._owns:
+            self._http.close()
+
+    def with_config(self, config: ClientConfig) -> Transport:
+        """Return a transport with other settings over the same connections."""
+        return Transport(config, self._http)
+
+    def get(self, path: str, answer: type[Wire]) -> Wire:
+        """Fetch `path`.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        return self._whole(Outgoing(method="GET", path=path), answer)
+
+    def post(self, path: str, body: bytes, answer: type[Wire]) -> Wire:
+        """Send a JSON body and wait for the whole answer.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        return self._whole(Outgoing(method="POST", path=path, body=body), answer)
+
+    def stream(self, path: str, body: bytes, chunk: type[Wire]) -> Stream[Wire]:
+        """Send a JSON body and return the stream that answers it.
+
+        Until the server has accepted the call it is tried again; after that never.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        outgoing = Outgoing(method="POST", path=path, body=body, accept=EVENTS)
+        return Stream(self._open(outgoing, Attempts(self.config)), chunk)
+
+    def _whole(self, outgoing: Outgoing, answer: type[Wire]) -> Wire:
+        attempts = Attempts(self.config)
+        response = self._open(outgoing, attempts)
+        try:
+            response.read()
+        except httpx2.RequestError as error:
+            raise attempts.failure(error) from error
+        finally:
+            response.close()
+        return parse(response, answer)
+
+    def _open(self, outgoing: Outgoing, attempts: Attempts) -> httpx2.Response:
+        retrying = RetryingCaller(attempts=self.config.max_retries + 1, timeout=None)
+        return retrying(attempts.wait_s, self._attempt, outgoing, attempts)
+
+    def _attempt(self, outgoing: Outgoing, attempts: Attempts) -> httpx2.Response:
+        request = outgoing.build(self._http, self.config, attempts)
+        try:
+            response = self._http.send(request, stream=True)
+            if response.is_success:
+                return response
+            try:
+                response.read()
+            finally:
+                response.close()
+        except httpx2.RequestError as error:
+            raise attempts.failure(error) from error
+        raise error_of(response)

@@ -1,0 +1,166 @@
+"""The ASGI app: every route of the records, and the platform's own, over one backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headpond.call import Backend
+from headpond.errors import DeclarationError, HeadpondError, NotFound
+from headpond.http.auth import Keyring
+from headpond.http.endpoint import Endpoint
+from headpond.http.errors import MethodNotAllowed
+from headpond.http.headers import request_id
+from headpond.http.metrics import HttpMetrics
+from headpond.http.models import Models
+from headpond.http.openapi import OPENAPI_PATH, document
+from headpond.http.probes import Probes
+from headpond.http.reply import CallerGone, Reply
+from headpond.http.workloads import Workloads
+from headpond.record import WorkloadRecord
+from headpond.settings import Settings
+
+__all__ = ["ASGIApp", "build_app"]
+
+log = structlog.get_logger(__name__)
+
+_UNMATCHED = "(none)"
+
+
+def build_app(
+    records: Sequence[WorkloadRecord],
+    backend: Backend,
+    settings: Settings,
+    *,
+    keep_alive_s: float = 15.0,
+    grace_s: float = 1.0,
+) -> ASGIApp:
+    """Build the app. It serves at any prefix: what the server puts in `root_path` is cut.
+
+    Args:
+        records: The workloads to serve.
+        backend: What answers their calls.
+        settings: Keys, and what needs one.
+        keep_alive_s: A stream that is idle for so long gets a comment.
+        grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
+
+    Raises:
+        DeclarationError: Two records, or a record and the platform, declare one route.
+    """
+    keyring, metrics = Keyring(settings.keys), HttpMetrics()
+    endpoints = {
+        (route.method, route.path): Endpoint(
+            route, record, backend, keyring, metrics, keep_alive_s=keep_alive_s, grace_s=grace_s
+        )
+        for record in records
+        for route in record.routes
+    }
+    platform = [
+        *Probes(backend, keyring, metrics, metrics_open=settings.metrics_open).routes(),
+        *Models(backend, keyring).routes(),
+        *Workloads(records, keyring).routes(),
+        _openapi(records, secured=bool(settings.keys)),
+    ]
+    declared = [(route.method, route.path) for record in records for route in record.routes]
+    _refuse_collisions(declared + [("GET", route.path) for route in platform])
+    return App(endpoints, platform, metrics)
+
+
+class App:
+    """Sends declared routes straight to their endpoints, the rest through a router."""
+
+    def __init__(
+        self,
+        endpoints: Mapping[tuple[str, str], Endpoint],
+        platform: Sequence[Route],
+        metrics: HttpMetrics,
+    ) -> None:
+        self._endpoints = endpoints
+        self._metrics = metrics
+        declared = [Route(path, app, methods=[method]) for (method, path), app in endpoints.items()]
+        self._router = Router([*declared, *platform], redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, handshake or lifespan."""
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        endpoint = self._endpoints.get((scope["method"], _path(scope)))
+        if endpoint is not None:
+            await endpoint(scope, receive, send)
+        else:
+            await self._route(scope, receive, send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        identifier = request_id(dict(scope["headers"]))
+        reply = Reply(send, identifier)
+
+        async def tagged(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                reply.status = message["status"]
+                message["headers"].append((b"x-request-id", identifier.encode()))
+            try:
+                await send(message)
+            except OSError as error:
+                raise CallerGone from error
+
+        try:
+            await self._routed(scope, receive, tagged)
+        except HeadpondError as error:
+            await reply.fail(error)
+        except CallerGone:
+            pass
+        except Exception:
+            log.exception("request_fault", request_id=identifier)
+            if not reply.started:
+                await reply.fail(HeadpondError())
+        finally:
+            route = scope.get("route")
+            self._metrics.count(route.path if route is not None else _UNMATCHED, reply.status)
+
+    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self  # with it the router raises, instead of answering in plain text
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            allowed = sorted((error.headers or {}).get("Allow", "").split(", "))
+            if error.status_code != 405:
+                raise NotFound from None
+            if scope["method"] != "OPTIONS":
+                raise MethodNotAllowed(", ".join(allowed)) from None
+            response = Response(
+                status_code=204, headers={"allow": ", ".join([*allowed, "OPTIONS"])}
+            )
+            await response(scope, receive, send)
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below the prefix that the app is mounted at."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
+        return path[len(root) :]
+    return path
+
+
+def _openapi(records: Sequence[WorkloadRecord], *, secured: bool) -> Route:
+    derived = document(records, secured=secured)
+
+    async def openapi(request: Request) -> Response:
+        servers = [{"url": request.scope.get("root_path") or "/"}]
+        return JSONResponse({**derived, "servers": servers})
+
+    return Route(OPENAPI_PATH, openapi)
+
+
+def _refuse_collisions(routes: Sequence[tuple[str, str]]) -> None:
+    for (method, path), count in Counter(routes).items():
+        if count > 1:
+            raise DeclarationError(f"the route {method} {path} is declared {count} times; keep one")

@@ -1,0 +1,152 @@
+"""One route of one workload: from a request's body to the last byte of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from time import perf_counter
+
+import structlog
+from pydantic import ValidationError
+from starlette.types import Receive, Scope, Send
+
+from headpond.call import Backend, Call
+from headpond.dialect import Ask, Exchange, Heading, Route
+from headpond.errors import DeadlineExceeded, HeadpondError, UnsupportedParameter
+from headpond.http.auth import Caller, Keyring
+from headpond.http.body import read_body
+from headpond.http.errors import invalid_request
+from headpond.http.headers import Asked, Headers, request_id
+from headpond.http.metrics import HttpMetrics
+from headpond.http.reply import CallerGone, Reply
+from headpond.http.turn import Turn
+from headpond.http.watch import Watch
+from headpond.record import WorkloadRecord
+
+log = structlog.get_logger(__name__)
+
+
+class Endpoint:
+    """Answers one route; itself an ASGI application, without middleware around it."""
+
+    def __init__(
+        self,
+        route: Route,
+        record: WorkloadRecord,
+        backend: Backend,
+        keyring: Keyring,
+        metrics: HttpMetrics,
+        *,
+        keep_alive_s: float,
+        grace_s: float,
+    ) -> None:
+        """Keep what every request on the route needs.
+
+        Args:
+            route: The declared route.
+            record: Its workload.
+            backend: What answers the calls.
+            keyring: Who may call.
+            metrics: Where answers are counted.
+            keep_alive_s: A stream that is idle for so long gets a comment.
+            grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
+        """
+        self._route = route
+        self._record = record
+        self._backend = backend
+        self._keyring = keyring
+        self._metrics = metrics
+        self._keep_alive_s = keep_alive_s
+        self._grace_s = grace_s
+        self._phases = tuple(phase.name for phase in record.phases)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, whatever becomes of it."""
+        began_s = perf_counter()
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        identifier = request_id(headers)
+        reply = Reply(send, identifier)
+        try:
+            await self._serve(headers, receive, reply, began_s)
+        except HeadpondError as error:
+            await reply.fail(error)
+        except CallerGone:
+            pass
+        except Exception:
+            log.exception("request_fault", request_id=identifier, workload=self._record.name)
+            await reply.fail(HeadpondError())
+        finally:
+            self._metrics.count(self._route.path, reply.status)
+
+    async def _serve(
+        self, headers: Headers, receive: Receive, reply: Reply, began_s: float
+    ) -> None:
+        caller = self._keyring.authenticate(headers)
+        caller.require_workload(self._record.name)
+        asked = Asked.read(headers, self._record.overload.deadline_s)
+        limit = asyncio.timeout(asked.limit_s + self._grace_s)
+        try:
+            async with limit:
+                body = await read_body(receive, headers, self._record.request.max_body_bytes)
+                exchange, ask = self._read(body, caller)
+                left_s = asked.limit_s - (perf_counter() - began_s)
+                call = self._call(ask, caller, asked, reply.request_id, left_s)
+                await self._answer(call, exchange, receive, reply, began_s)
+        except TimeoutError:
+            if limit.expired():
+                raise DeadlineExceeded from None
+            raise
+
+    def _read(self, body: bytes, caller: Caller) -> tuple[Exchange, Ask]:
+        """Parse the body once, and check that the caller may ask for what it asks."""
+        try:
+            exchange = self._route.read(body)
+        except ValidationError as error:
+            raise invalid_request(error, body) from None
+        ask = exchange.ask()
+        caller.require_model(ask.model)
+        if ask.stream and self._route.chunk is None:
+            raise UnsupportedParameter(f"{self._route.path} does not stream.", param="stream")
+        return exchange, ask
+
+    def _call(self, ask: Ask, caller: Caller, asked: Asked, identifier: str, left_s: float) -> Call:
+        if left_s <= 0:
+            raise DeadlineExceeded
+        return Call(
+            request_id=identifier,
+            tenant=caller.tenant,
+            workload=self._record.name,
+            model=ask.model,
+            items=ask.items,
+            priority=asked.priority,
+            deadline_s=left_s,
+            stream=ask.stream,
+            trace=asked.trace,
+        )
+
+    async def _answer(
+        self, call: Call, exchange: Exchange, receive: Receive, reply: Reply, began_s: float
+    ) -> None:
+        submitted_s = perf_counter()
+        async with Watch(receive) as watch:
+            answer = await self._backend.submit(call)
+            watch.hold(answer)
+            accepted = reply.accepted = answer.accepted
+            turn = Turn(
+                answer=answer,
+                exchange=exchange,
+                heading=Heading(
+                    request_id=call.request_id,
+                    created_s=int(time.time()),
+                    model=accepted.model,
+                    fingerprint=accepted.bundle,
+                ),
+                reply=reply,
+                watch=watch,
+                workload=call.workload,
+                phases=self._phases,
+                metrics=self._metrics,
+                began_s=began_s,
+                submitted_s=submitted_s,
+            )
+            await (turn.stream(self._keep_alive_s) if call.stream else turn.whole())

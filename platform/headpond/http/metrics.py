@@ -1,0 +1,60 @@
+"""What the HTTP layer measures of itself: answers, and phases as callers live through them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headpond.telemetry.histogram import Histogram
+
+
+class HttpMetrics(Collector):
+    """Answers by route and status, and phases by workload; on one event loop's thread."""
+
+    def __init__(self) -> None:
+        self._answers: Counter[tuple[str, int]] = Counter()
+        self._phases: dict[tuple[str, str], Histogram] = {}
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def count(self, route: str, status: int) -> None:
+        """Count one answer.
+
+        Args:
+            route: A declared path, never a caller's own.
+            status: What was sent; 499 when the caller went away before.
+        """
+        self._answers[route, status] += 1
+
+    def observe(self, workload: str, phases_s: Mapping[str, float]) -> None:
+        """Count the phases of one answer that went well, validation and delivery included."""
+        for phase, spent_s in phases_s.items():
+            histogram = self._phases.get((workload, phase))
+            if histogram is None:
+                histogram = self._phases[workload, phase] = Histogram()
+            histogram.observe(spent_s)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield both families."""
+        answers = CounterMetricFamily(
+            "headpond_http_responses", "HTTP answers.", labels=("route", "status")
+        )
+        for (route, status), count in sorted(self._answers.items()):
+            answers.add_metric((route, str(status)), count)
+        yield answers
+        phases = HistogramMetricFamily(
+            "headpond_http_phase_seconds",
+            "Seconds of each phase on the callers' side, as in server-timing.",
+            labels=("workload", "phase"),
+        )
+        for (workload, phase), histogram in self._phases.items():
+            histogram.add_to(phases, {"workload": workload, "phase": phase})
+        yield phases
+
+    def text(self) -> str:
+        """Return everything in the Prometheus text format."""
+        return generate_latest(self._registry).decode()

@@ -1,0 +1,254 @@
+"""The OpenAPI 3.1 document, derived from the records."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from headpond.call import Priority
+from headpond.dialect import Route
+from headpond.engine import Json
+from headpond.errors import (
+    AuthenticationFailed,
+    DeadlineExceeded,
+    EngineFailed,
+    HeadpondError,
+    InvalidRequest,
+    ModelNotFound,
+    NotReady,
+    Overloaded,
+    PayloadTooLarge,
+    PermissionDenied,
+    RateLimited,
+    WorkerLost,
+)
+from headpond.http import headers, models, probes, workloads
+from headpond.record import WorkloadRecord
+
+OPENAPI_PATH = "/openapi.json"
+
+JsonObject = dict[str, Json]
+Mode = Literal["validation", "serialization"]
+
+_REFUSALS: tuple[type[HeadpondError], ...] = (AuthenticationFailed, PermissionDenied)
+_CALL_ERRORS: tuple[type[HeadpondError], ...] = (
+    InvalidRequest,
+    *_REFUSALS,
+    ModelNotFound,
+    DeadlineExceeded,
+    PayloadTooLarge,
+    RateLimited,
+    EngineFailed,
+    WorkerLost,
+    Overloaded,
+    NotReady,
+)
+_LONGEST_DEADLINE_MS = 86_400_000
+_ANSWER_HEADERS = {
+    "x-request-id": "The request's identifier.",
+    "x-headpond-bundle": "The bundle that answered: name@version+digest.",
+    "x-headpond-work": "What was charged; on streams, the most that can be.",
+    "server-timing": "The phases in milliseconds; on streams a trailing comment.",
+}
+_ERROR_HEADERS = {
+    "x-request-id": "The request's identifier.",
+    "x-should-retry": "`true` or `false`: whether the same request can go well later.",
+    "retry-after": "On 429 and 503: seconds until then.",
+    "retry-after-ms": "On 429 and 503: the same in milliseconds.",
+}
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong; all four keys are always there."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+def document(records: Sequence[WorkloadRecord], *, secured: bool) -> JsonObject:
+    """Return the document of an app that serves these records.
+
+    Args:
+        records: The workloads served.
+        secured: Whether keys are configured.
+    """
+    schemas = _Schemas(records)
+    paths: JsonObject = {}
+    for record in records:
+        for route in record.routes:
+            item: JsonObject = {route.method.lower(): _operation(record, route, schemas)}
+            paths[route.path] = item
+    paths |= _platform_paths(schemas)
+    doc: JsonObject = {
+        "openapi": "3.1.0",
+        "info": {"title": "Headpond", "version": version("headpond")},
+        "tags": [{"name": record.name, "description": record.summary} for record in records],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.definitions,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    if secured:
+        doc["security"] = [{"key": []}]
+    return doc
+
+
+class _Schemas:
+    """References to the JSON schemas of all wire types, and their definitions."""
+
+    def __init__(self, records: Sequence[WorkloadRecord]) -> None:
+        wanted: list[tuple[type[BaseModel], Mode]] = [
+            (model, "serialization")
+            for model in (
+                ErrorBody,
+                models.ModelObject,
+                models.ModelList,
+                probes.Alive,
+                probes.Readiness,
+            )
+        ]
+        for route in (route for record in records for route in record.routes):
+            wanted.append((route.request, "validation"))
+            wanted.append((route.response, "serialization"))
+            if route.chunk is not None:
+                wanted.append((route.chunk, "serialization"))
+        self._references, defined = models_json_schema(
+            wanted, ref_template="#/components/schemas/{model}"
+        )
+        self.definitions: Json = defined.get("$defs", {})
+
+    def body(self, model: type[BaseModel], mode: Mode = "serialization") -> JsonObject:
+        """Return the `content` of a JSON body of this type."""
+        return {"application/json": {"schema": self.reference(model, mode)}}
+
+    def reference(self, model: type[BaseModel], mode: Mode = "serialization") -> Json:
+        """Return the reference to a type's schema."""
+        return self._references[model, mode]
+
+
+def _operation(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonObject:
+    content = schemas.body(route.response)
+    asked: JsonObject = {
+        "schema": schemas.reference(route.request, "validation"),
+        "example": {"model": "model-name", **route.example},
+    }
+    if route.chunk is not None:
+        content["text/event-stream"] = {"schema": _event(route.chunk, schemas)}
+    success: JsonObject = {
+        "description": "The answer.",
+        "headers": _described(_ANSWER_HEADERS),
+        "content": content,
+    }
+    failures = (*_CALL_ERRORS, *(failure.error for failure in record.overload.failures))
+    return {
+        "summary": route.summary,
+        "operationId": f"{route.method.lower()}{route.path}".replace("/", "_"),
+        "tags": [record.name],
+        "parameters": _request_headers(),
+        "requestBody": {"required": True, "content": {"application/json": asked}},
+        "responses": {"200": success, **_errors(failures, schemas)},
+    }
+
+
+def _event(chunk: type[BaseModel], schemas: _Schemas) -> JsonObject:
+    """Return the schema of one server-sent event, as OpenAPI 3.1 describes a stream."""
+    payload: JsonObject = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": {"anyOf": [schemas.reference(chunk), schemas.reference(ErrorBody)]},
+    }
+    done: JsonObject = {"const": "[DONE]"}
+    return {
+        "type": "object",
+        "description": "One event of a stream, which is what `stream: true` asks for.",
+        "properties": {"event": {"type": "string"}, "data": {"anyOf": [done, payload]}},
+        "required": ["data"],
+    }
+
+
+def _errors(classes: Iterable[type[HeadpondError]], schemas: _Schemas) -> JsonObject:
+    by_status: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for error in classes:
+        by_status[error.status].setdefault(error.code or "null", error.default_message())
+    return {
+        str(status): {
+            "description": " ".join(f"`{code}`: {text}" for code, text in codes.items()),
+            "headers": _described(_ERROR_HEADERS),
+            "content": schemas.body(ErrorBody),
+        }
+        for status, codes in sorted(by_status.items())
+    }
+
+
+def _request_headers() -> list[Json]:
+    priorities: list[Json] = [priority.name.lower() for priority in Priority]
+    described: Mapping[str, tuple[str, JsonObject]] = {
+        "x-request-id": ("Echoed; made when absent.", {"type": "string"}),
+        headers.DEADLINE: (
+            "Milliseconds left for the whole request.",
+            {"type": "integer", "maximum": _LONGEST_DEADLINE_MS},
+        ),
+        headers.PRIORITY: ("Class in the waiting queue.", {"type": "string", "enum": priorities}),
+        "traceparent": ("W3C trace context.", {"type": "string"}),
+    }
+    return [
+        {"name": name, "in": "header", "description": text, "schema": schema}
+        for name, (text, schema) in described.items()
+    ]
+
+
+def _described(described: Mapping[str, str]) -> JsonObject:
+    return {
+        name: {"description": text, "schema": {"type": "string"}}
+        for name, text in described.items()
+    }
+
+
+def _platform_paths(schemas: _Schemas) -> JsonObject:
+    refused = _errors(_REFUSALS, schemas)
+    model: JsonObject = {"name": "model", "in": "path", "required": True}
+    model["schema"] = {"type": "string"}
+    readiness = schemas.body(probes.Readiness)
+    ready: JsonObject = {
+        "200": {"description": "Every model can serve.", "content": readiness},
+        "503": {"description": "Some cannot.", "content": readiness},
+    }
+    text: JsonObject = {"text/plain": {"schema": {"type": "string"}}}
+    anything: JsonObject = {"application/json": {"schema": {"type": "object"}}}
+    return {
+        models.LIST_PATH: _get("List the models.", _ok(schemas.body(models.ModelList)) | refused),
+        models.ONE_PATH.replace(":path", ""): {
+            **_get(
+                "Show one model.",
+                _ok(schemas.body(models.ModelObject))
+                | _errors((*_REFUSALS, ModelNotFound), schemas),
+            ),
+            "parameters": [model],
+        },
+        workloads.INDEX_PATH: _get("Show what each workload declares.", _ok(anything) | refused),
+        probes.ALIVE_PATH: _get("Tell whether the process lives.", _ok(schemas.body(probes.Alive))),
+        **{path: _get("Tell whether models can serve.", ready) for path in probes.READY_PATHS},
+        probes.METRICS_PATH: _get("Show metrics for Prometheus.", _ok(text) | refused),
+    }
+
+
+def _ok(content: JsonObject) -> JsonObject:
+    return {"200": {"description": "The answer.", "content": content}}
+
+
+def _get(summary: str, responses: JsonObject) -> JsonObject:
+    return {"get": {"summary": summary, "responses": responses}}

@@ -1,0 +1,67 @@
+"""Probes and metrics: what an orchestrator and a scraper ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headpond.call import Backend
+from headpond.http.auth import Keyring
+from headpond.http.metrics import HttpMetrics
+from headpond.http.responses import json_response
+
+ALIVE_PATH = "/healthz"
+READY_PATHS = ("/readyz", "/health", "/ping")
+"""`/health` and `/ping` are what other servers call it; a stuck engine fails them all."""
+METRICS_PATH = "/metrics"
+
+
+class Alive(BaseModel):
+    """The process runs, and its event loop answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(BaseModel):
+    """Whether every model can serve, and why those that can't, can't."""
+
+    status: Literal["ok", "not_ready"]
+    not_ready: Mapping[str, str]
+
+
+class Probes:
+    """Answers probes without a key, and metrics with one unless they are open."""
+
+    def __init__(
+        self, backend: Backend, keyring: Keyring, metrics: HttpMetrics, *, metrics_open: bool
+    ) -> None:
+        self._backend = backend
+        self._keyring = keyring
+        self._metrics = metrics
+        self._metrics_open = metrics_open
+
+    def routes(self) -> list[Route]:
+        """Return the routes of all probes and of the metrics."""
+        ready = [Route(path, self._ready) for path in READY_PATHS]
+        return [Route(ALIVE_PATH, self._alive), *ready, Route(METRICS_PATH, self._scrape)]
+
+    async def _alive(self, _: Request) -> Response:
+        return json_response(Alive())
+
+    async def _ready(self, _: Request) -> Response:
+        reasons = await self._backend.not_ready()
+        if reasons:
+            return json_response(Readiness(status="not_ready", not_ready=reasons), 503)
+        return json_response(Readiness(status="ok", not_ready={}))
+
+    async def _scrape(self, request: Request) -> Response:
+        if not self._metrics_open:
+            self._keyring.authenticate(dict(request.scope["headers"]))
+        text = await self._backend.metrics() + self._metrics.text()
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

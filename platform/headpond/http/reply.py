@@ -1,0 +1,101 @@
+"""The answer to one request as ASGI messages, whole or streamed, good or bad."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from starlette.types import Send
+
+from headpond.call import Accepted
+from headpond.dialect import SseEvent
+from headpond.errors import HeadpondError
+from headpond.http.errors import RawHeaders, error_headers, error_json
+from headpond.http.sse import KEEP_ALIVE, frame
+
+_JSON = (b"content-type", b"application/json")
+_EVENT_STREAM: RawHeaders = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+_CALLER_GONE = 499
+
+
+class CallerGone(Exception):
+    """The caller went away; nothing can be sent any more."""
+
+
+class Reply:
+    """One answer. Only what was not started can still become an error status.
+
+    Attributes:
+        request_id: Goes out with every answer.
+        status: The status that was sent; 499 while, or if never, nothing was.
+        accepted: What was admitted; from then on every answer names the bundle.
+    """
+
+    __slots__ = ("_busy", "_over", "_send", "accepted", "request_id", "status")
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self.request_id = request_id
+        self._busy = False
+        self._over = False
+        self.accepted: Accepted | None = None
+        self.status = _CALLER_GONE
+
+    @property
+    def started(self) -> bool:
+        """Whether the status is on its way."""
+        return self.status != _CALLER_GONE
+
+    async def whole(self, status: int, body: bytes, headers: RawHeaders) -> None:
+        """Send a complete JSON answer."""
+        length = (b"content-length", b"%d" % len(body))
+        await self._start(status, [_JSON, length, *headers])
+        await self.last(body)
+
+    async def stream(self, headers: RawHeaders) -> None:
+        """Start a stream of server-sent events."""
+        await self._start(200, [*_EVENT_STREAM, *headers])
+
+    async def more(self, chunk: bytes) -> None:
+        """Send one chunk of a stream."""
+        await self._put({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def last(self, chunk: bytes) -> None:
+        """Send the last chunk."""
+        self._over = True
+        await self._put({"type": "http.response.body", "body": chunk})
+
+    async def keep_alive(self) -> None:
+        """Send a comment, unless a chunk is on its way or all were sent."""
+        if not (self._busy or self._over):
+            with suppress(CallerGone):
+                await self.more(KEEP_ALIVE)
+
+    async def fail(self, error: HeadpondError) -> None:
+        """Send an error: as a status when nothing was sent yet, else as the last event."""
+        if self._over:
+            return
+        with suppress(CallerGone):
+            if self.started:
+                await self.last(frame([SseEvent(data=error_json(error))]))
+            else:
+                await self.whole(error.status, error_json(error).encode(), error_headers(error))
+
+    async def _start(self, status: int, headers: RawHeaders) -> None:
+        self.status = status
+        headers.append((b"x-request-id", self.request_id.encode()))
+        if self.accepted is not None:
+            headers.append((b"x-headpond-bundle", self.accepted.bundle.encode()))
+        await self._put({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def _put(self, message: dict[str, object]) -> None:
+        self._busy = True
+        try:
+            await self._send(message)
+        except OSError as error:
+            raise CallerGone from error
+        finally:
+            self._busy = False

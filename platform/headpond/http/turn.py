@@ -1,0 +1,136 @@
+"""A call that was admitted, and its events on their way to the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from headpond.call import Answer, Done, Ended, Event, Failed, Output
+from headpond.dialect import Exchange, Heading, ItemEvent
+from headpond.errors import WorkerLost
+from headpond.http.metrics import HttpMetrics
+from headpond.http.reply import Reply
+from headpond.http.sse import Pulse, comment, frame
+from headpond.http.timing import complete, server_timing
+from headpond.http.watch import Watch
+from headpond.units import Work
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """One admitted call and where its answer goes.
+
+    Attributes:
+        answer: The call in progress.
+        exchange: Its dialect.
+        heading: What the dialect repeats in every body.
+        reply: Where the answer goes.
+        watch: To be told when all is computed.
+        workload: The record's name.
+        phases: The record's phases, in order.
+        metrics: Where phases are counted.
+        began_s: When the request came.
+        submitted_s: When it was submitted to the backend.
+    """
+
+    answer: Answer
+    exchange: Exchange
+    heading: Heading
+    reply: Reply
+    watch: Watch
+    workload: str
+    phases: tuple[str, ...]
+    metrics: HttpMetrics
+    began_s: float
+    submitted_s: float
+
+    async def whole(self) -> None:
+        """Collect every event, then send one body.
+
+        Raises:
+            HeadpondError: The call, or an item for which the dialect has no place, failed.
+        """
+        events: list[Event] = []
+        async for batch in self.answer.batches():
+            events += batch
+        ended = events.pop() if events else None
+        if not isinstance(ended, Ended):
+            raise WorkerLost
+        self.watch.rest()
+        items = [event for event in events if not isinstance(event, Ended)]
+        body = self.exchange.body(self.heading, items, ended.work).model_dump_json().encode()
+        timing = (b"server-timing", self._account(ended).encode())
+        await self.reply.whole(200, body, [_work(ended.work), timing])
+
+    async def stream(self, keep_alive_s: float) -> None:
+        """Send events as they come; those of one step are one chunk.
+
+        Nothing is sent before the first events are there, so that what fails before is
+        still an error status.
+
+        Raises:
+            HeadpondError: The call failed.
+        """
+        writer = self.exchange.stream(self.heading)
+        pulse: Pulse | None = None
+        ended: Ended | None = None
+        try:
+            async for batch in self.answer.batches():
+                if not batch:
+                    continue
+                items, ended = _parted(batch)
+                if pulse is None:
+                    _refuse_failed_start(items)
+                chunk = frame(writer.write(items))
+                if ended is not None:
+                    chunk += frame(writer.close(ended.work)) + comment(
+                        f"server-timing: {self._account(ended)}"
+                    )
+                if pulse is None:
+                    await self.reply.stream([_work(self.answer.accepted.work)])
+                    pulse = Pulse(self.reply.keep_alive, keep_alive_s)
+                if ended is not None:
+                    self.watch.rest()
+                    await self.reply.last(chunk)
+                elif chunk:
+                    await self.reply.more(chunk)
+                    pulse.defer()
+            if ended is None:
+                raise WorkerLost
+        finally:
+            if pulse is not None:
+                pulse.stop()
+
+    def _account(self, ended: Ended) -> str:
+        """Count where the time went, and return it as `server-timing`."""
+        spent = complete(
+            self.phases,
+            ended.phases_s,
+            before_s=self.submitted_s - self.began_s,
+            total_s=perf_counter() - self.began_s,
+        )
+        self.metrics.observe(self.workload, spent)
+        return server_timing(spent)
+
+
+def _work(work: Work) -> tuple[bytes, bytes]:
+    return (b"x-headpond-work", work.header().encode())
+
+
+def _parted(batch: Sequence[Event]) -> tuple[list[ItemEvent], Ended | None]:
+    """Return the item events of a batch, and its `Ended`, which can only come last."""
+    ended = batch[-1]
+    return (
+        [event for event in batch if not isinstance(event, Ended)],
+        ended if isinstance(ended, Ended) else None,
+    )
+
+
+def _refuse_failed_start(events: Sequence[ItemEvent]) -> None:
+    """Raise the first failure of a call that has given nothing else."""
+    if any(isinstance(event, Output | Done) for event in events):
+        return
+    for event in events:
+        if isinstance(event, Failed):
+            raise event.error

@@ -1,0 +1,33 @@
+"""The border to the engine: whatever it raises becomes an error of the tree."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from headpond.errors import EngineFailed, HeadpondError
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+
+def attempt(
+    action: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+) -> Result | HeadpondError:
+    """Call the engine; return what it returns, or the error it fails with.
+
+    Only the kind of an unforeseen exception is logged: its message may hold a caller's
+    data. The traceback follows at debug level.
+    """
+    try:
+        return action(*args, **kwargs)
+    except HeadpondError as error:
+        return error
+    except Exception as error:
+        kind = type(error).__name__
+        logger.error("engine raised %s in %s", kind, getattr(action, "__qualname__", "a call"))
+        logger.debug("engine traceback", exc_info=error)
+        return EngineFailed()

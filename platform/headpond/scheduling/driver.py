@@ -1,0 +1,94 @@
+"""The driver: does on the engine what the scheduler decided, and tells it how that went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from headpond.engine import Progress, Quantum
+from headpond.errors import EngineFailed, HeadpondError
+from headpond.scheduling.border import attempt
+from headpond.scheduling.composer import Grant
+from headpond.scheduling.scheduler import Scheduler
+from headpond.scheduling.sequence import Delivery, Engine, Item, Stage
+
+
+class Driver:
+    """One turn after another, on whatever thread calls `turn`: the engine's own.
+
+    Every started slot is released exactly once, whatever the engine raises; an engine that
+    fails to preempt or release one slot fails no other.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        scheduler: Scheduler,
+        clock: Callable[[], float],
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """Bind the two sides.
+
+        Args:
+            engine: Does the work; may block for as long as a step takes.
+            scheduler: Decides; it is never held locked while the engine works.
+            clock: Monotonic seconds.
+            lock: Guards the scheduler where others offer and cancel calls meanwhile.
+        """
+        self._engine = engine
+        self._scheduler = scheduler
+        self._clock = clock
+        self._lock = lock or nullcontext()
+
+    def turn(self) -> list[Delivery]:
+        """Do one turn: preempt, release, start, step, release; return what callers get."""
+        scheduler = self._scheduler
+        with self._lock:
+            turn = scheduler.decide(self._clock())
+        for item in turn.preempted:
+            self._preempt(item)
+        self._release()
+        for item in turn.started:
+            self._start(item)
+        grants = [grant for grant in turn.grants if grant[0].stage is Stage.RUNNING]
+        if grants:
+            results = attempt(self._step, grants)
+            with self._lock:
+                scheduler.advance(grants, results, self._clock())
+        self._release()
+        with self._lock:
+            return scheduler.collect(self._clock())
+
+    def _step(self, grants: Sequence[Grant]) -> Sequence[Progress[object]]:
+        quanta = [Quantum(slot=item.slot, units=units) for item, units in grants]
+        results = self._engine.step(quanta)
+        if len(results) != len(quanta):
+            raise EngineFailed("the engine answered for another number of slots")
+        return results
+
+    def _start(self, item: Item) -> None:
+        slot = attempt(self._engine.start, item.plan)
+        if isinstance(slot, HeadpondError):
+            with self._lock:
+                self._scheduler.fail(item, slot)
+            return
+        item.slot, item.started = slot, True
+
+    def _preempt(self, item: Item) -> None:
+        units = attempt(self._engine.preempt, item.slot)
+        with self._lock:
+            if isinstance(units, HeadpondError):
+                self._scheduler.fail(item, units)
+            else:
+                self._scheduler.residency.lost_state(item, units)
+
+    def _release(self) -> None:
+        with self._lock:
+            releasable = self._scheduler.take_releasable()
+        for item in releasable:
+            if item.started:
+                item.started = False
+                attempt(self._engine.release, item.slot)
+                item.slot = None
+            with self._lock:
+                self._scheduler.released(item)

@@ -1,0 +1,206 @@
+"""The continuous loop: one engine thread behind an asyncio door."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+from headpond.admission.limits import Limits
+from headpond.call import Call
+from headpond.errors import DeadlineExceeded, HeadpondError, RequestCancelled, WorkerLost
+from headpond.record import WorkloadRecord
+from headpond.scheduling.answer import LoopAnswer
+from headpond.scheduling.intake import Intake
+from headpond.scheduling.planner import Planner
+from headpond.scheduling.scheduler import Scheduler
+from headpond.scheduling.sequence import Delivery, Engine, LiveCall, Stage, outcome
+from headpond.scheduling.snapshot import LoopSnapshot
+from headpond.scheduling.thread import EngineThread
+from headpond.state import StateModel
+from headpond.telemetry.report import CallReport
+from headpond.units import Work
+
+logger = logging.getLogger(__name__)
+
+_ABORT_GRACE_S = 5.0
+
+
+class ContinuousLoop:
+    """Serves the calls of one event loop with one engine on a thread of its own.
+
+    A call is planned and admitted on the caller's side, so that a refusal is immediate.
+    What a step gives goes back to the event loop in one callback for all calls; for calls
+    that don't stream, once at the end.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a deployment decides, by keyword
+        self,
+        record: WorkloadRecord,
+        engine: Engine,
+        state: StateModel,
+        *,
+        state_bytes: int,
+        max_slots: int,
+        bundle: str,
+        model: str,
+        observer: Callable[[CallReport], None],
+        clock: Callable[[], float] = time.monotonic,
+        tenant_weights: Mapping[str, float] = MappingProxyType({}),
+        limits: Mapping[str, int] = MappingProxyType({}),
+        stuck_after_s: float = 30.0,
+    ) -> None:
+        """Put the parts together; nothing runs before `start`.
+
+        Args:
+            record: The workload; must batch continuously.
+            engine: Called from the loop's own thread, but for the pure `plan`.
+            state: The record's state, bound to the bundle.
+            state_bytes: The budget of retained state.
+            max_slots: The most items that run at once.
+            bundle: `name@version+digest12`, as callers see it.
+            model: The served model's name, as dialects echo it.
+            observer: Gets one report for each offered call, on the event loop's thread.
+            clock: Monotonic seconds.
+            tenant_weights: Shares of tenants that don't weigh 1.
+            limits: The bundle's own limits, tighter than the model's.
+            stuck_after_s: A turn that takes longer means a stuck engine.
+
+        Raises:
+            DeclarationError: The record's batching is not continuous.
+        """
+        self._scheduler = Scheduler(
+            record,
+            state,
+            state_bytes=state_bytes,
+            max_slots=max_slots,
+            tenant_weights=tenant_weights,
+        )
+        self._intake = Intake(
+            record, engine, Limits(record, state.symbols, limits), bundle=bundle, model=model
+        )
+        self._planner = Planner(self._intake)
+        self._thread = EngineThread(
+            self._scheduler,
+            engine,
+            clock=clock,
+            stuck_after_s=stuck_after_s,
+            deliver=partial(self._on_event_loop, self._deliver),
+            ended=partial(self._on_event_loop, self._abandon),
+        )
+        self._observer = observer
+        self._clock = clock
+        self._stuck_after_s = stuck_after_s
+        # The event loop of the callers; all below is touched on its thread only.
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._answers: dict[LiveCall, LoopAnswer] = {}
+        self._refused: Counter[str] = Counter()
+
+    def start(self) -> None:
+        """Start the engine's thread.
+
+        Raises:
+            RuntimeError: It was started before.
+        """
+        self._thread.start()
+
+    async def submit(self, call: Call) -> LoopAnswer:
+        """Plan and admit a call.
+
+        Raises:
+            HeadpondError: Refused; nothing is retained.
+        """
+        arrived_s = self._clock()
+        try:
+            return await self._admit(call, arrived_s)
+        except HeadpondError as refusal:
+            self._refuse(call, refusal, arrived_s)
+            raise
+        except asyncio.CancelledError:
+            self._refuse(call, RequestCancelled(), arrived_s)
+            raise
+
+    async def stop(self, drain_s: float) -> None:
+        """Refuse new work, let admitted work finish within `drain_s`, and end the rest.
+
+        The rest ends with `WorkerLost`, also when the engine is stuck and never returns.
+        """
+        self._thread.drain()
+        self._planner.close()
+        await asyncio.to_thread(self._thread.join, drain_s)
+        if self._thread.alive:
+            self._thread.abort(WorkerLost())
+            await asyncio.to_thread(self._thread.join, min(_ABORT_GRACE_S, self._stuck_after_s))
+        self._abandon()
+
+    def snapshot(self) -> LoopSnapshot:
+        """Return how the loop stands, without waiting for the engine."""
+        return self._thread.snapshot(dict(self._refused))
+
+    async def _admit(self, call: Call, arrived_s: float) -> LoopAnswer:
+        self._thread.check_ready(arrived_s)
+        live = self._intake.open(call, arrived_s)
+        await self._planner.plan(live)
+        now_s = self._clock()
+        self._intake.close(live, now_s)
+        event_loop = self._event_loop = asyncio.get_running_loop()
+        answer = LoopAnswer(live.accepted, event_loop, partial(self._thread.cancel, live))
+        self._thread.offer(live, now_s)
+        self._answers[live] = answer
+        # The scheduler ends late calls between steps; this is for a step that never ends.
+        answer.fail_after(live.deadline_at_s - now_s + self._stuck_after_s, DeadlineExceeded())
+        return answer
+
+    def _refuse(self, call: Call, refusal: HeadpondError, arrived_s: float) -> None:
+        self._refused[outcome(refusal)] += 1
+        self._observer(
+            CallReport(
+                call=call,
+                outcome=outcome(refusal),
+                work=Work(),
+                phases_s={},
+                first_output_s=None,
+                gap_s=None,
+                total_s=self._clock() - arrived_s,
+            )
+        )
+
+    def _on_event_loop(self, action: Callable[..., None], *given: Sequence[Delivery]) -> None:
+        """Run `action` on the callers' event loop; called from the engine's thread."""
+        if self._event_loop is None:
+            return
+        try:
+            self._event_loop.call_soon_threadsafe(action, *given)
+        except RuntimeError:
+            logger.warning("the event loop is closed; what the engine gave has no reader")
+
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        # Reports go first, so that who has read the end finds it counted; an observer that
+        # raises spoils no delivery.
+        try:
+            for delivery in deliveries:
+                if delivery.report is not None and delivery.call in self._answers:
+                    self._observer(delivery.report)
+        finally:
+            for delivery in deliveries:
+                if delivery.report is None:
+                    if (answer := self._answers.get(delivery.call)) is not None:
+                        answer.push(delivery.events)
+                elif (answer := self._answers.pop(delivery.call, None)) is not None:
+                    answer.end(delivery.events, delivery.error)
+
+    def _abandon(self) -> None:
+        """End what the engine will never end: it is stuck, or its thread is gone."""
+        now_s = self._clock()
+        answers, self._answers = self._answers, {}
+        for live, answer in answers.items():
+            live.failure = live.failure or WorkerLost()
+            for item in live.items:
+                if item.stage is not Stage.OVER:
+                    item.work = self._scheduler.work_done(item)
+            answer.end((), live.failure)
+            self._observer(live.report(now_s))

@@ -1,0 +1,316 @@
+"""The scheduler of the continuous loop: a state machine without engine, thread or clock.
+
+A driver asks `decide` what to do, does it on the engine, and tells `advance` how it went.
+
+- Deadlines and cancellations are looked at in `decide`, so between steps. What a step that
+  began in time gives is delivered, even when the deadline passed during it; an item that
+  would need one more step is not done, and its call ends with `DeadlineExceeded`.
+- Preempted items go on before new ones are started; who loses its state when, and what
+  starting reserves, is said in `Residency`.
+- Groups that can't share a step take turns; within one, `compose` deals out the units.
+- A step that raises has advanced nobody; its group is tried again by halves (`Suspects`)
+  until one item fails alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from headpond.admission.drain import DrainRate
+from headpond.admission.queue import FairQueue, Waiting
+from headpond.call import Done, Ended, Failed
+from headpond.engine import Progress
+from headpond.errors import (
+    DeadlineExceeded,
+    DeclarationError,
+    EngineFailed,
+    HeadpondError,
+    InvalidRequest,
+)
+from headpond.record import Continuous, PhaseKind, WorkloadRecord
+from headpond.scheduling.composer import Grant, compose
+from headpond.scheduling.deadlines import Deadlines
+from headpond.scheduling.residency import Residency
+from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked_off
+from headpond.scheduling.suspects import Suspects
+from headpond.state import StateModel
+from headpond.units import Work
+
+
+@dataclass(slots=True)
+class Turn:
+    """What the driver has to do next, in this order; it releases before it starts.
+
+    Attributes:
+        preempted: Items whose slots lose their state.
+        started: Items that get a slot.
+        grants: The step: who goes how far. Empty when there is nothing to step.
+    """
+
+    preempted: list[Item] = field(default_factory=list)
+    started: list[Item] = field(default_factory=list)
+    grants: list[Grant] = field(default_factory=list)
+
+
+class Scheduler:
+    """Decides who waits, starts, steps, grows, loses its state and ends."""
+
+    def __init__(
+        self,
+        record: WorkloadRecord,
+        state: StateModel,
+        *,
+        state_bytes: int,
+        max_slots: int,
+        tenant_weights: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Start idle.
+
+        Args:
+            record: The workload; must batch continuously.
+            state: The record's state, bound to the bundle.
+            state_bytes: The budget of retained state.
+            max_slots: The most items that run at once.
+            tenant_weights: Weights of tenants that don't weigh 1.
+
+        Raises:
+            DeclarationError: The record's batching is not continuous.
+        """
+        if not isinstance(record.batching, Continuous):
+            raise DeclarationError(f"workload {record.name!r} is not batched continuously")
+        self._record = record
+        self._units = record.units_by_name
+        self._batching = record.batching
+        self._device_phase = next(p.name for p in record.phases if p.kind is PhaseKind.DEVICE)
+        self._phase_rank = {phase.name: rank for rank, phase in enumerate(record.phases[1:-1])}
+        self.drain = DrainRate()
+        limit = record.overload.queue_limit.weigh(self._units)
+        self.queue: FairQueue[Item] = FairQueue(limit, self.drain, tenant_weights)
+        self.residency = Residency(state, state_bytes=state_bytes, max_slots=max_slots)
+        self.steps = 0
+        self.failed_steps_in_a_row = 0
+        self.finished: Counter[str] = Counter()
+        self._calls: dict[LiveCall, None] = {}
+        self._deadlines = Deadlines()
+        self._suspects = Suspects()
+        self._cancelled: dict[LiveCall, HeadpondError] = {}
+        self._releasable: list[Item] = []
+        self._touched: dict[LiveCall, None] = {}
+        self._last_order = 0
+        self.last_step_s: float | None = None
+        self._decided_s = 0.0
+        self._drained = 0.0
+
+    @property
+    def calls(self) -> Mapping[LiveCall, None]:
+        """The calls that are not over."""
+        return self._calls
+
+    def offer(self, call: LiveCall, now_s: float) -> None:
+        """Let all items of a call wait, or refuse it without a trace.
+
+        Raises:
+            InvalidRequest: An item could never fit the state budget.
+            Overloaded: The queue is full, or the wait longer than the deadline.
+        """
+        tenant, priority = call.call.tenant, call.call.priority
+        for item in call.items:
+            self._refuse_when_too_big(item)
+            item.waiting = Waiting(
+                tenant=tenant, priority=priority, weight=item.weight, content=item
+            )
+        entries = [item.waiting for item in call.items if item.waiting is not None]
+        self.queue.append(entries, call.deadline_at_s - now_s)
+        call.open = len(call.items)
+        self._calls[call] = None
+        self._deadlines.add(call)
+
+    def cancel(self, call: LiveCall, error: HeadpondError) -> None:
+        """End a call at the next chance: nobody reads it any more, for the reason `error`."""
+        if call in self._calls:
+            self._cancelled.setdefault(call, error)
+
+    def abort(self, error: HeadpondError) -> None:
+        """End every call with `error`; the driver then releases and collects as ever."""
+        for call in list(self._calls):
+            self._end(call, error)
+
+    def decide(self, now_s: float) -> Turn:
+        """End what is dead, make room, resume, start, and deal out the next step."""
+        self._decided_s = now_s
+        for call in self._deadlines.due(now_s):
+            self._end(call, DeadlineExceeded())
+        cancelled, self._cancelled = self._cancelled, {}
+        for call, error in cancelled.items():
+            self._end(call, error)
+        residency = self.residency
+        turn = Turn(preempted=residency.grow())
+        residency.resume()
+        if not (turn.preempted or residency.preempted):
+            self._start(turn)
+        self._compose(turn, now_s)
+        return turn
+
+    def advance(
+        self,
+        grants: Sequence[Grant],
+        results: Sequence[Progress[object]] | HeadpondError,
+        now_s: float,
+    ) -> None:
+        """Take in how a step went.
+
+        Args:
+            grants: Who was in it.
+            results: Their progress in the same order, or the error the step raised.
+            now_s: When it ended.
+        """
+        self.steps += 1
+        self.last_step_s = now_s
+        if not isinstance(results, HeadpondError):
+            self.failed_steps_in_a_row = 0
+            for (item, _), progress in zip(grants, results, strict=True):
+                self._progress(item, progress, now_s)
+        else:
+            self.failed_steps_in_a_row += 1
+            if len(grants) == 1:
+                self.fail(grants[0][0], results)
+            else:
+                self._suspects.split([item for item, _ in grants])
+        self.drain.record(self._drained, now_s - self._decided_s)
+        self._drained = 0.0
+
+    def fail(self, item: Item, error: HeadpondError) -> None:
+        """End one item with an error; the others of its call go on."""
+        if item.stage is not Stage.OVER:
+            item.call.item_error = item.call.item_error or error
+            item.call.pending.append(Failed(item.index, error))
+            self._close(item)
+
+    def work_done(self, item: Item) -> Work:
+        """Return the cost of the part of an item that was worked off."""
+        if not item.reached:
+            return Work()
+        done = worked_off(item.plan.shape, self._batching.extent, item.reached)
+        return self._record.cost(done)
+
+    def take_releasable(self) -> list[Item]:
+        """Hand out the items whose slots must be released now, each once."""
+        releasable, self._releasable = self._releasable, []
+        return releasable
+
+    def released(self, item: Item) -> None:
+        """Note that an item holds nothing in the engine any more."""
+        item.call.open -= 1
+        self._touched[item.call] = None
+
+    def collect(self, now_s: float) -> list[Delivery]:
+        """Hand out what this turn has for each call: for streams at once, else at the end."""
+        deliveries = []
+        touched, self._touched = self._touched, {}
+        for call in touched:
+            if call.open == 0:
+                deliveries.append(self._finish(call, now_s))
+            elif call.call.stream and call.pending:
+                deliveries.append(Delivery(call, call.pending))
+                call.pending = []
+        return deliveries
+
+    def _refuse_when_too_big(self, item: Item) -> None:
+        most, budget = self.residency.most_bytes(item), self.residency.ledger.budget_bytes
+        if most > budget:
+            dims = {dim.name: dim for dim in self._record.request.dims}
+            param = dims[self._batching.extent[-1]].param if self._batching.extent else None
+            raise InvalidRequest(
+                f"{item.extent} {self._batching.axis} may hold {most} bytes of state; "
+                f"this replica has {budget}",
+                param=param,
+            )
+
+    def _start(self, turn: Turn) -> None:
+        while (item := self.queue.take(self.residency.has_room)) is not None:
+            self._last_order += 1
+            item.order = self._last_order
+            self.residency.enter(item)
+            turn.started.append(item)
+
+    def _compose(self, turn: Turn, now_s: float) -> None:
+        suspected = self._suspects.next_group()
+        group = suspected or self.residency.roster.next_group()
+        turn.grants = compose(group, self._batching.step_budget)
+        if suspected and len(turn.grants) < len(group):
+            chosen = {item for item, _ in turn.grants}
+            self._suspects.put_back([item for item in group if item not in chosen])
+        step = self.steps + 1
+        for item, _ in turn.grants:
+            item.last_step = step
+            if not item.call.scheduled:
+                item.call.scheduled = True
+                item.call.timeline.enter(self._device_phase, now_s)
+
+    def _progress(self, item: Item, progress: Progress[object], now_s: float) -> None:
+        item.advance(progress.units)
+        if progress.outputs:
+            item.give(progress.outputs, now_s)
+            self._touched[item.call] = None
+        error = progress.error or self._misstep(item, progress.phase, now_s)
+        if error is not None:
+            self.fail(item, error)
+        elif progress.finished is not None:
+            item.call.pending.append(Done(item.index, progress.finished))
+            self._close(item, progress.finished)
+
+    def _misstep(self, item: Item, phase: str | None, now_s: float) -> EngineFailed | None:
+        """Enter the phase the engine names; return what it did against its own record."""
+        if item.held > item.extent:
+            return EngineFailed(f"it went beyond its {item.extent} {self._batching.axis}")
+        if phase is None:
+            return None
+        timeline = item.call.timeline
+        rank = self._phase_rank.get(phase)
+        if rank is None:
+            return EngineFailed("it went to a phase that is not declared")
+        # An item that lags behind another of its call moves nothing: time only goes forward.
+        if rank > self._phase_rank[timeline.phase]:
+            timeline.enter(phase, now_s)
+        return None
+
+    def _end(self, call: LiveCall, error: HeadpondError) -> None:
+        """End a call as a whole. What it had not delivered is dropped."""
+        if call not in self._calls or call.failure is not None:
+            return
+        call.failure = error
+        for item in call.items:
+            if item.stage is not Stage.OVER:
+                self._close(item)
+
+    def _close(self, item: Item, finished: Work | None = None) -> None:
+        """Take an item out of wherever it is; its call is over when all are released."""
+        waiting = item.stage is Stage.WAITING
+        if not waiting:
+            self.residency.leave(item)
+        item.stage = Stage.OVER
+        item.work = self.work_done(item) if finished is None else finished
+        if item.waiting is not None:
+            self.queue.withdraw(item.waiting)
+        if waiting:
+            self.released(item)
+            return
+        came_to = item.work.weigh(self._units)
+        self._drained += came_to if finished is None else item.weight
+        if item.waiting is not None:
+            self.queue.settle(item.waiting, came_to)
+        self._releasable.append(item)
+
+    def _finish(self, call: LiveCall, now_s: float) -> Delivery:
+        del self._calls[call]
+        self._deadlines.forget(call)
+        call.failure = call.failure or self._cancelled.pop(call, None)
+        report = call.report(now_s)
+        self.finished[report.outcome] += 1
+        if call.failure is not None:
+            return Delivery(call, (), call.failure, report)
+        call.pending.append(Ended(report.work, report.phases_s))
+        return Delivery(call, call.pending, None, report)

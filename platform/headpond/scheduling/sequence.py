@@ -1,0 +1,185 @@
+"""What the scheduler knows of a call and of each of its items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from headpond.admission.queue import Waiting
+from headpond.call import Accepted, Call, Event, Output
+from headpond.engine import ContinuousEngine, Plan
+from headpond.errors import HeadpondError
+from headpond.telemetry.report import CallReport
+from headpond.telemetry.timeline import Timeline
+from headpond.units import Work
+
+Engine = ContinuousEngine[Any, Any, Any, object]
+"""Any engine. Its items, plans and slots are its own types, which Python can't quantify."""
+
+
+class Stage(Enum):
+    """Where an item is; it only ever goes on, but for running and preempted."""
+
+    WAITING = auto()
+    RUNNING = auto()
+    PREEMPTED = auto()
+    OVER = auto()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Item:
+    """One item of a call: a sequence that runs in one slot.
+
+    Attributes:
+        call: The call it belongs to.
+        index: Its place in the call.
+        plan: What the engine made of it.
+        work: The most it can cost; the scheduler replaces it by what it came to.
+        weight: That maximum, weighed.
+        extent: The most it ever holds along the axis.
+        stage: Where it is; set by the scheduler.
+        waiting: Its entry in the queue; set when it is offered.
+        order: Rank by first start; older ranks are lower; set by the scheduler.
+        slot: The engine's slot; set by the driver.
+        started: Whether `slot` is one, to be released; set by the driver.
+        first_left: Units of its first phase still to be worked off.
+        held: Units it holds along the axis.
+        reached: The most units it ever held.
+        granted: Units for which the ledger has reserved state.
+        last_step: The step it was last part of.
+        outputs: Steps that gave an output.
+        first_output_s: When the first output came.
+        last_output_s: When the last output came.
+    """
+
+    call: LiveCall
+    index: int
+    plan: Plan[Any]
+    work: Work
+    weight: float
+    extent: int
+    first_left: int
+    stage: Stage = Stage.WAITING
+    waiting: Waiting[Item] | None = None
+    order: int = 0
+    slot: object = None
+    started: bool = False
+    held: int = 0
+    reached: int = 0
+    granted: int = 0
+    last_step: int = 0
+    outputs: int = 0
+    first_output_s: float = 0.0
+    last_output_s: float = 0.0
+
+    def advance(self, units: int) -> None:
+        """Go on along the axis."""
+        self.held += units
+        self.reached = max(self.reached, self.held)
+        if self.first_left:
+            self.first_left = max(self.first_left - units, 0)
+
+    def give(self, outputs: Sequence[object], now_s: float) -> None:
+        """Pass outputs on to the call, and remember when."""
+        self.outputs += 1
+        self.last_output_s = now_s
+        if self.outputs == 1:
+            self.first_output_s = now_s
+        self.call.pending.extend([Output(self.index, payload) for payload in outputs])
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class LiveCall:
+    """One call from its offer until it is over.
+
+    Attributes:
+        call: As it came.
+        accepted: What its caller is told on admission.
+        arrived_s: When it was submitted.
+        timeline: Its phases so far.
+        items: One for each item of the call.
+        open: Items that are not over and released.
+        pending: Events not yet delivered.
+        failure: Why the call as a whole ends, when it does.
+        item_error: The first error of an item.
+        scheduled: Whether an item was part of a step.
+        preemptions: How often an item lost its state.
+    """
+
+    call: Call
+    accepted: Accepted
+    arrived_s: float
+    timeline: Timeline
+    items: list[Item] = field(default_factory=list)
+    open: int = 0
+    pending: list[Event] = field(default_factory=list)
+    failure: HeadpondError | None = None
+    item_error: HeadpondError | None = None
+    scheduled: bool = False
+    preemptions: int = 0
+
+    @property
+    def deadline_at_s(self) -> float:
+        """When the call's time is up."""
+        return self.arrived_s + self.call.deadline_s
+
+    def work(self) -> Work:
+        """Return what its items came to together; only true when all are over."""
+        total = self.items[0].work
+        for item in self.items[1:]:
+            total = total + item.work
+        return total
+
+    def report(self, now_s: float) -> CallReport:
+        """Say how the call went, when it is over."""
+        error = self.failure or self.item_error
+        gaps = sum(max(item.outputs - 1, 0) for item in self.items)
+        spread_s = sum(item.last_output_s - item.first_output_s for item in self.items)
+        firsts = [item.first_output_s for item in self.items if item.outputs]
+        return CallReport(
+            call=self.call,
+            outcome="ok" if error is None else outcome(error),
+            work=self.work(),
+            phases_s=self.timeline.durations_s(now_s),
+            first_output_s=min(firsts) - self.arrived_s if firsts else None,
+            gap_s=spread_s / gaps if gaps else None,
+            total_s=now_s - self.arrived_s,
+            preemptions=self.preemptions,
+        )
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What one turn has for one call.
+
+    Attributes:
+        call: Whose it is.
+        events: What to hand to its reader, in order.
+        error: Why the call ends without `Ended`; raised to the reader after the events.
+        report: Present when the call is over.
+    """
+
+    call: LiveCall
+    events: Sequence[Event]
+    error: HeadpondError | None = None
+    report: CallReport | None = None
+
+
+def outcome(error: HeadpondError) -> str:
+    """Return the word under which an error is counted: its code, or its kind."""
+    return error.code or error.kind
+
+
+def worked_off(shape: Mapping[str, int], extent: Sequence[str], units: int) -> dict[str, int]:
+    """Return the part of a shape that `units` along the axis come to.
+
+    The dimensions of the extent fill up in their order: 150 units of 128 prompt tokens and
+    64 output tokens are 128 and 22. The other dimensions stay.
+    """
+    done = dict(shape)
+    for dim in extent:
+        done[dim] = min(units, shape[dim])
+        units -= done[dim]
+    return done

@@ -1,0 +1,46 @@
+"""Finding the one item that makes steps fail, by halves."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from headpond.scheduling.sequence import Item, Stage
+
+
+class Suspects:
+    """Groups of items of which at least one made a step fail, still to be tried alone.
+
+    A group that fails again is split; a group that succeeds is cleared. One bad item among
+    n is found after at most 2 log2(n) further steps, and while any are left to be tried
+    nothing else is stepped: a clean step proves nothing about those that were not in it.
+    """
+
+    __slots__ = ("_groups",)
+
+    def __init__(self) -> None:
+        """Start with nobody under suspicion."""
+        self._groups: deque[list[Item]] = deque()
+
+    def __len__(self) -> int:
+        """Return the number of groups to be tried."""
+        return len(self._groups)
+
+    def next_group(self) -> list[Item]:
+        """Take out the next group that still runs; empty when there is none."""
+        while self._groups:
+            group = [item for item in self._groups.popleft() if item.stage is Stage.RUNNING]
+            if group:
+                return group
+        return []
+
+    def put_back(self, group: Sequence[Item]) -> None:
+        """Try a group later: it had no place in the step."""
+        if group:
+            self._groups.append(list(group))
+
+    def split(self, group: Sequence[Item]) -> None:
+        """Try the two halves of a group that failed together, next."""
+        middle = len(group) // 2
+        self._groups.appendleft(list(group[middle:]))
+        self._groups.appendleft(list(group[:middle]))

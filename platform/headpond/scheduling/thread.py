@@ -1,0 +1,165 @@
+"""The engine's thread: turns while there is work, sleep while there is none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from headpond.errors import HeadpondError, NotReady
+from headpond.scheduling.driver import Driver
+from headpond.scheduling.scheduler import Scheduler
+from headpond.scheduling.sequence import Delivery, Engine, LiveCall
+from headpond.scheduling.snapshot import LoopSnapshot
+
+
+class EngineThread:
+    """Drives an engine on a thread of its own; offers and cancellations come from outside.
+
+    One lock guards the scheduler. It is never held while the engine works, so nobody ever
+    waits for a step, and a stuck engine blocks only itself.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        engine: Engine,
+        *,
+        clock: Callable[[], float],
+        stuck_after_s: float,
+        deliver: Callable[[Sequence[Delivery]], None],
+        ended: Callable[[], None],
+    ) -> None:
+        """Put the parts together; nothing runs before `start`.
+
+        Args:
+            scheduler: Decides.
+            engine: Does the work.
+            clock: Monotonic seconds.
+            stuck_after_s: A turn that takes longer means a stuck engine.
+            deliver: Called on the thread, once a turn, with what callers get.
+            ended: Called on the thread when it ends, whatever the reason.
+        """
+        self._scheduler = scheduler
+        self._clock = clock
+        self._stuck_after_s = stuck_after_s
+        self._deliver = deliver
+        self._ended = ended
+        self._lock = threading.Condition(threading.Lock())
+        self._driver = Driver(engine, scheduler, clock, self._lock)
+        self._thread = threading.Thread(target=self._run, name="headpond-engine", daemon=True)
+        self._busy_since: float | None = None
+        self._stopping = False
+        self._abortion: HeadpondError | None = None
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            RuntimeError: It was started before.
+        """
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def check_ready(self, now_s: float) -> None:
+        """Refuse when a call could not be served now.
+
+        Raises:
+            NotReady: Being stopped, not running, or stuck.
+        """
+        if self._stopping:
+            raise NotReady("the model is being stopped", retry_after_s=1.0)
+        if not self.alive:
+            raise NotReady("the model's engine does not run", retry_after_s=1.0)
+        if self._stuck(now_s):
+            raise NotReady("the model's engine is stuck", retry_after_s=1.0)
+
+    def offer(self, call: LiveCall, now_s: float) -> None:
+        """Let a planned call wait for its turns.
+
+        Raises:
+            HeadpondError: Refused; nothing is retained.
+        """
+        with self._lock:
+            self.check_ready(now_s)
+            idle = not self._scheduler.calls
+            self._scheduler.offer(call, now_s)
+            if idle:
+                self._lock.notify()
+
+    def cancel(self, call: LiveCall, error: HeadpondError) -> None:
+        """Let a call end with `error` at the next chance; no change when it is over."""
+        with self._lock:
+            self._scheduler.cancel(call, error)
+
+    def drain(self) -> None:
+        """Take no more calls; the thread ends when the last one is over."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify()
+
+    def abort(self, error: HeadpondError) -> None:
+        """End every call with `error` at the next chance."""
+        with self._lock:
+            self._abortion = error
+
+    def join(self, timeout_s: float) -> None:
+        """Block until the thread has ended, but no longer than `timeout_s`."""
+        if self.alive:
+            self._thread.join(timeout_s)
+
+    def snapshot(self, refused: dict[str, int]) -> LoopSnapshot:
+        """Return how the loop stands, without waiting for the engine."""
+        with self._lock:
+            scheduler, residency = self._scheduler, self._scheduler.residency
+            now_s, last_s = self._clock(), scheduler.last_step_s
+            return LoopSnapshot(
+                queued_calls=sum(not call.scheduled for call in scheduler.calls),
+                queued_items=len(scheduler.queue),
+                queued_work=scheduler.queue.weight,
+                running_slots=len(residency.roster),
+                preempted_slots=len(residency.preempted),
+                state_held_bytes=residency.ledger.held_bytes,
+                state_budget_bytes=residency.ledger.budget_bytes,
+                steps=scheduler.steps,
+                failed_steps_in_a_row=scheduler.failed_steps_in_a_row,
+                last_step_age_s=None if last_s is None else now_s - last_s,
+                busy_s=self._busy_s(now_s),
+                stuck=self._stuck(now_s),
+                alive=self.alive,
+                stopping=self._stopping,
+                preemptions=residency.preemptions,
+                finished=dict(scheduler.finished),
+                refused=refused,
+                drain_rate=scheduler.drain.per_s,
+            )
+
+    def _busy_s(self, now_s: float) -> float | None:
+        since = self._busy_since
+        return None if since is None else now_s - since
+
+    def _stuck(self, now_s: float) -> bool:
+        return (self._busy_s(now_s) or 0.0) > self._stuck_after_s
+
+    def _run(self) -> None:
+        try:
+            while self._wait():
+                self._busy_since = self._clock()
+                deliveries = self._driver.turn()
+                self._busy_since = None
+                if deliveries:
+                    self._deliver(deliveries)
+        finally:
+            self._ended()
+
+    def _wait(self) -> bool:
+        """Sleep until there is work; False when there will be no more."""
+        with self._lock:
+            while not (self._scheduler.calls or self._stopping):
+                self._lock.wait()
+            if self._abortion is not None:
+                self._scheduler.abort(self._abortion)
+            return bool(self._scheduler.calls)

@@ -1,0 +1,82 @@
+"""A backend that plays a script: for tests of what stands in front of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headpond.call import Accepted, Answer, Call, Event, ModelCard
+from headpond.errors import ModelNotFound
+
+Step = Sequence[Event] | asyncio.Event | Exception
+"""Events that come together, an event to wait for, or an error to raise."""
+
+
+@dataclass(kw_only=True)
+class ScriptedBackend:
+    """Plays the same steps for every call, and remembers what happened.
+
+    Attributes:
+        steps: What each answer does, in order.
+        refusal: Raised by `submit` instead of answering.
+        accepted: What each answer says of itself.
+        cards: The models; a call for another one is refused.
+        reasons: What `not_ready` returns.
+        exposition: What `metrics` returns.
+        calls: Every call that was submitted.
+        closed: The request identifiers of closed answers, once for each time.
+    """
+
+    accepted: Accepted
+    cards: Sequence[ModelCard]
+    steps: Sequence[Step] = ()
+    refusal: Exception | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    exposition: str = ""
+    calls: list[Call] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+
+    async def submit(self, call: Call) -> Answer:
+        """Start playing the script for a call."""
+        self.calls.append(call)
+        if self.refusal is not None:
+            raise self.refusal
+        if call.model not in {card.name for card in self.cards}:
+            raise ModelNotFound
+        return ScriptedAnswer(self, call)
+
+    async def models(self) -> Sequence[ModelCard]:
+        """Return the cards."""
+        return self.cards
+
+    async def not_ready(self) -> Mapping[str, str]:
+        """Return the reasons."""
+        return self.reasons
+
+    async def metrics(self) -> str:
+        """Return the exposition."""
+        return self.exposition
+
+
+class ScriptedAnswer:
+    """One playing of the script."""
+
+    def __init__(self, backend: ScriptedBackend, call: Call) -> None:
+        self._backend = backend
+        self._call = call
+        self.accepted = backend.accepted
+
+    async def batches(self) -> AsyncIterator[Sequence[Event]]:
+        """Play the steps."""
+        for step in self._backend.steps:
+            if isinstance(step, asyncio.Event):
+                await step.wait()
+            elif isinstance(step, Exception):
+                raise step
+            else:
+                yield step
+
+    async def close(self) -> None:
+        """Note that the answer was let go of."""
+        self._backend.closed.append(self._call.request_id)

@@ -1,0 +1,138 @@
+"""One platform on a local Ray for all end-to-end tests: the echo workload and a real model."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import psutil
+import pytest
+
+from headpond.ray_env import free_port
+from headpond.testing.echo import write_echo_bundle
+from headpond.testing.install import declare_workload
+
+ROOT = Path(__file__).parents[2]
+KEY, OTHER_KEY = "sk-test-one", "sk-test-two"
+MODEL = "smollm2-135m"
+START_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """A running platform, as its users see it."""
+
+    base_url: str
+    process: psutil.Process
+    log: Path
+
+    def direct(self, alias: str) -> str:
+        """The base URL of a model's own replicas."""
+        return f"{self.base_url}/models/{alias}"
+
+    def replicas(self, deployment: str) -> list[psutil.Process]:
+        """The processes of one deployment's replicas."""
+        marker = f"ray::ServeReplica:{deployment}"
+        return [
+            child
+            for child in self.process.children(recursive=True)
+            if " ".join(child.cmdline()).startswith(marker)
+        ]
+
+
+def serve_config(folder: Path, port: int) -> Path:
+    """Write the Serve config of the test platform."""
+    settings = {
+        "keys": [{"key": KEY, "tenant": "one"}, {"key": OTHER_KEY, "tenant": "two"}],
+    }
+
+    def model(name: str, alias: str, **args: object) -> dict[str, object]:
+        return {
+            "name": name,
+            "route_prefix": f"/models/{alias}",
+            "import_path": "headpond.deployment:build",
+            "args": {"alias": alias, "settings": settings, **args},
+        }
+
+    config = {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "applications": [
+            {
+                "name": "router",
+                "route_prefix": "/",
+                "import_path": "headpond.router:build",
+                "args": {"settings": settings},
+                "deployments": [
+                    {
+                        "name": "Router",
+                        "user_config": {"aliases": {"echo": {"echo": 1}, MODEL: {"generation": 1}}},
+                    }
+                ],
+            },
+            model("echo", "echo", bundle=str(write_echo_bundle(folder / "echo", step_ms=5))),
+            model(
+                "generation",
+                MODEL,
+                bundle=str(ROOT / "bundles/smollm2-135m-instruct"),
+                threads=2,
+                state_bytes="128MiB",
+            ),
+        ],
+    }
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """Start `headpond up` as a user would, and stop it with Ctrl-C."""
+    folder = tmp_path_factory.mktemp("platform")
+    port = free_port()
+    log = folder / "up.log"
+    declared = declare_workload(folder / "declared", "echo", "headpond.testing.echo:record")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headpond.cli", "up", str(serve_config(folder, port))],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(declared)},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    running = Platform(
+        base_url=f"http://127.0.0.1:{port}", process=psutil.Process(process.pid), log=log
+    )
+    try:
+        wait_ready(running, process)
+        yield running
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+
+
+def wait_ready(platform: Platform, process: subprocess.Popen[bytes]) -> None:
+    """Wait until `/readyz` says so, and fail with the log when it never does."""
+    until = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            break
+        try:
+            if httpx2.get(f"{platform.base_url}/readyz", timeout=5).status_code == 200:
+                return
+        except httpx2.HTTPError:
+            pass
+        time.sleep(0.5)
+    pytest.fail(f"the platform did not start:\n{platform.log.read_text()[-4000:]}")

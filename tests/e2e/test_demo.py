@@ -1,0 +1,27 @@
+"""`make demo` as a newcomer meets it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headpond.ray_env import free_port
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+
+def test_demo_shows_one_working_call_per_workload_and_stops() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "headpond.cli", "demo", "--once", "--port", str(free_port())],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "# generation: smollm2-135m" in done.stdout
+    assert '"finish_reason"' in done.stdout

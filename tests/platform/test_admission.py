@@ -1,0 +1,339 @@
+"""Budgets, turns and waits before anything runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headpond.admission.drain import DrainRate
+from headpond.admission.fairness import VirtualTime
+from headpond.admission.ledger import Ledger
+from headpond.admission.limits import Limits
+from headpond.admission.queue import FairQueue, Waiting
+from headpond.call import Priority
+from headpond.errors import InvalidRequest, Overloaded
+from headpond.record import Dim
+from headpond.testing.simulation import simulated_record
+
+FOREVER_S = 1e9
+
+
+def entry(
+    name: str, *, tenant: str = "a", weight: float = 10.0, priority: Priority = Priority.NORMAL
+) -> Waiting[str]:
+    return Waiting(tenant=tenant, priority=priority, weight=weight, content=name)
+
+
+def queue(
+    limit: float = 1e6,
+    drain: DrainRate | None = None,
+    tenant_weights: dict[str, float] | None = None,
+) -> FairQueue[str]:
+    return FairQueue(limit, drain or DrainRate(), tenant_weights or {})
+
+
+def anything(content: str) -> bool:
+    return bool(content)
+
+
+def taken(waiting: FairQueue[str], most: int = 10**6) -> list[str]:
+    names: list[str] = []
+    while len(names) < most and (name := waiting.take(anything)) is not None:
+        names.append(name)
+    return names
+
+
+class TestLedger:
+    def test_growing_holds_the_new_total(self) -> None:
+        ledger = Ledger(100)
+        assert ledger.reserve("a", 40)
+        assert ledger.reserve("a", 70)
+        assert (ledger.held_bytes, ledger.free_bytes, ledger.held_by("a")) == (70, 30, 70)
+
+    def test_the_budget_is_never_passed(self) -> None:
+        ledger = Ledger(100)
+        assert ledger.reserve("a", 60)
+        assert not ledger.reserve("b", 41)
+        assert ledger.held_by("b") == 0
+        assert ledger.reserve("b", 40)
+        assert not ledger.reserve("a", 61)
+        assert ledger.held_by("a") == 60
+
+    def test_releasing_twice_is_refused(self) -> None:
+        ledger = Ledger(100)
+        ledger.reserve("a", 60)
+        assert ledger.release("a") == 60
+        with pytest.raises(ValueError, match="released twice"):
+            ledger.release("a")
+        with pytest.raises(ValueError, match="-1 bytes"):
+            ledger.reserve("a", -1)
+
+    @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60)), max_size=60))
+    def test_it_returns_to_zero(self, reservations: list[tuple[int, int]]) -> None:
+        ledger = Ledger(100)
+        for holder, total in reservations:
+            ledger.reserve(holder, total)
+            assert 0 <= ledger.held_bytes <= ledger.budget_bytes
+        for holder in range(6):
+            if holder in {who for who, _ in reservations} and ledger.held_by(holder):
+                ledger.release(holder)
+        assert ledger.held_bytes == 0
+
+
+class TestDrainRate:
+    def test_nothing_is_known_before_something_ended(self) -> None:
+        drain = DrainRate()
+        drain.record(0.0, 5.0)
+        assert (drain.per_s, drain.wait_s(10.0)) == (None, None)
+        assert drain.retry_after_s(10.0) == 1.0
+
+    def test_steady_work_is_measured_exactly(self) -> None:
+        drain = DrainRate()
+        for _ in range(1000):
+            drain.record(5.0, 0.25)
+        assert drain.per_s == pytest.approx(20.0)
+        assert drain.wait_s(100.0) == pytest.approx(5.0)
+
+    def test_new_samples_win_over_old_ones(self) -> None:
+        drain = DrainRate(memory_s=10.0)
+        drain.record(1000.0, 1.0)
+        for _ in range(100):
+            drain.record(1.0, 1.0)
+        assert drain.per_s == pytest.approx(1.0, rel=0.01)
+
+    def test_retry_after_is_whole_seconds_within_bounds(self) -> None:
+        drain = DrainRate()
+        drain.record(10.0, 1.0)
+        assert [drain.retry_after_s(weight) for weight in (0.0, 25.0, 1e12)] == [1.0, 3.0, 60.0]
+
+
+class TestVirtualTime:
+    def test_shares_follow_the_weights(self) -> None:
+        weights = {"a": 3.0, "b": 1.0}
+        turns = VirtualTime[str](weights.__getitem__)
+        turns.wake("a")
+        turns.wake("b")
+        served: Counter[str] = Counter()
+        for _ in range(400):
+            key = turns.next()
+            assert key is not None
+            turns.charge(key, 1.0)
+            served[key] += 1
+        assert served["a"] == pytest.approx(300, abs=2)
+        assert (turns.share("a"), turns.share("b")) == (0.75, 0.25)
+
+    def test_a_pause_saves_up_no_turns(self) -> None:
+        turns = VirtualTime[str](lambda _: 1.0)
+        turns.wake("a")
+        for _ in range(100):
+            turns.charge("a", 1.0)
+        turns.wake("b")
+        served = []
+        for _ in range(6):
+            key = turns.next()
+            assert key is not None
+            served.append(key)
+            turns.charge(key, 1.0)
+        assert served.count("b") <= 4
+
+    def test_what_was_not_used_comes_back_as_turns(self) -> None:
+        turns = VirtualTime[str](lambda _: 1.0)
+        for key in ("a", "b"):
+            turns.wake(key)
+            turns.charge(key, 10.0)
+        turns.refund("b", 9.0)
+        turns.refund("unknown", 9.0)
+        assert turns.next() == "b"
+
+    def test_it_forgets_who_left(self) -> None:
+        turns = VirtualTime[int](lambda _: 1.0)
+        turns.wake(-1)
+        for key in range(1000):
+            turns.wake(key)
+            turns.charge(key, 1.0)
+            turns.sleep(key)
+            turns.charge(-1, 1.0)
+        assert len(turns._start) < 100
+
+
+class TestLimits:
+    def test_symbols_numbers_and_the_bundles_own_limits_bind(self) -> None:
+        record = simulated_record()
+        more = Dim(name="pages", summary="", limit=5, param="pages")
+        request = replace(record.request, dims=(*record.request.dims, more))
+        limits = Limits(
+            replace(record, request=request), {"most_units": 100}, {"output_units": 7, "pages": 9}
+        )
+        good = {"prompt_units": 100, "output_units": 7, "pages": 5}
+        limits.check_shape(good)
+        for dim, param in (("prompt_units", "in"), ("output_units", "out"), ("pages", "pages")):
+            with pytest.raises(InvalidRequest, match=f"{dim} is {good[dim] + 1}") as refused:
+                limits.check_shape({**good, dim: good[dim] + 1})
+            assert refused.value.param == param
+
+    def test_a_call_holds_at_least_one_item_and_at_most_the_limit(self) -> None:
+        limits = Limits(simulated_record(), {"most_units": 100}, {})
+        limits.check_items(1)
+        limits.check_items(64)
+        for count in (0, 65):
+            with pytest.raises(InvalidRequest, match=f"not {count}"):
+                limits.check_items(count)
+
+
+class TestFairQueue:
+    def test_one_tenant_is_served_in_order(self) -> None:
+        waiting = queue()
+        waiting.append([entry(name) for name in "abc"], FOREVER_S)
+        assert taken(waiting) == ["a", "b", "c"]
+        assert (len(waiting), waiting.weight) == (0, 0.0)
+        assert waiting.take(anything) is None
+
+    def test_a_flood_of_one_tenant_does_not_hold_up_another(self) -> None:
+        waiting = queue()
+        waiting.append([entry("flood", tenant="loud") for _ in range(100)], FOREVER_S)
+        assert taken(waiting, 10) == ["flood"] * 10
+        waiting.append([entry("quiet", tenant="shy")], FOREVER_S)
+        assert "quiet" in taken(waiting, 2)
+
+    def test_tenants_share_by_weighed_work_not_by_requests(self) -> None:
+        waiting = queue(tenant_weights={"b": 2.0})
+        waiting.append([entry("big", tenant="a", weight=100.0) for _ in range(50)], FOREVER_S)
+        waiting.append([entry("small", tenant="b", weight=10.0) for _ in range(500)], FOREVER_S)
+        served = Counter(taken(waiting, 210))
+        assert served["small"] * 10 == pytest.approx(2 * served["big"] * 100, rel=0.1)
+
+    def test_classes_share_and_none_starves(self) -> None:
+        waiting = queue()
+        for priority in Priority:
+            entries = [entry(priority.name, priority=priority) for _ in range(500)]
+            waiting.append(entries, FOREVER_S)
+        served = Counter(taken(waiting, 420))
+        assert served == pytest.approx({"URGENT": 320, "NORMAL": 80, "BATCH": 20}, abs=2)
+
+    def test_free_work_crowds_nobody_out(self) -> None:
+        waiting = queue()
+        waiting.append([entry("free", tenant="a", weight=0.0) for _ in range(100)], FOREVER_S)
+        waiting.append([entry("paid", tenant="b", weight=1.0)], FOREVER_S)
+        assert "paid" in taken(waiting, 3)
+
+    def test_what_does_not_fit_is_not_passed_over(self) -> None:
+        waiting = queue()
+        waiting.append([entry("big"), entry("small")], FOREVER_S)
+        assert waiting.take(lambda name: name == "small") is None
+        assert taken(waiting) == ["big", "small"]
+
+    def test_the_dead_are_skipped_and_count_no_more(self) -> None:
+        waiting = queue(limit=40.0)
+        entries = [entry(name) for name in "abcd"]
+        waiting.append(entries, FOREVER_S)
+        waiting.withdraw(entries[0])
+        waiting.withdraw(entries[2])
+        waiting.withdraw(entries[2])
+        assert (len(waiting), waiting.weight) == (2, 20.0)
+        waiting.append([entry("e"), entry("f")], FOREVER_S)
+        assert taken(waiting) == ["b", "d", "e", "f"]
+
+    def test_a_tenant_whose_work_is_all_dead_has_no_turn(self) -> None:
+        waiting = queue()
+        dead = [entry("dead", tenant="a") for _ in range(3)]
+        waiting.append(dead, FOREVER_S)
+        waiting.append([entry("alive", tenant="b")], FOREVER_S)
+        for each in dead:
+            waiting.withdraw(each)
+        assert taken(waiting) == ["alive"]
+        waiting.append([entry("again", tenant="a")], FOREVER_S)
+        assert taken(waiting) == ["again"]
+
+    def test_it_is_bounded_in_work_and_says_when_to_come_back(self) -> None:
+        drain = DrainRate()
+        drain.record(10.0, 1.0)
+        waiting = queue(100.0, drain)
+        waiting.append([entry("a", weight=60.0)], FOREVER_S)
+        with pytest.raises(Overloaded) as full:
+            waiting.append([entry("b", weight=60.0), entry("c", weight=10.0)], FOREVER_S)
+        assert full.value.retry_after_s == 3.0
+        assert (len(waiting), waiting.weight) == (1, 60.0)
+        waiting.append([entry("d", weight=40.0)], FOREVER_S)
+
+    def test_an_empty_queue_takes_any_call(self) -> None:
+        waiting = queue(100.0)
+        waiting.append([entry("huge", weight=1000.0)], FOREVER_S)
+        with pytest.raises(Overloaded) as full:
+            waiting.append([entry("b", weight=1.0)], FOREVER_S)
+        assert full.value.retry_after_s == 1.0
+
+    def test_a_deadline_that_passes_in_the_queue_is_refused_at_once(self) -> None:
+        drain = DrainRate()
+        waiting = queue(1e6, drain)
+        waiting.append([entry("a", weight=100.0)], 0.1)
+        waiting.append([entry("b", weight=100.0)], 0.1)  # nothing measured yet
+        drain.record(10.0, 1.0)
+        with pytest.raises(Overloaded, match=r"20\.0 s, and the deadline 19\.0 s"):
+            waiting.append([entry("c", weight=1.0)], 19.0)
+        waiting.append([entry("d", weight=1.0)], 21.0)
+
+    def test_the_wait_of_a_tenant_does_not_count_the_flood_of_another(self) -> None:
+        drain = DrainRate()
+        drain.record(10.0, 1.0)
+        waiting = queue(1e6, drain)
+        waiting.append([entry("flood", tenant="loud", weight=1000.0)], FOREVER_S)
+        assert waiting.ahead("shy", Priority.NORMAL) == 0.0
+        waiting.append([entry("one", tenant="shy", weight=10.0)], 1.0)
+        assert waiting.ahead("shy", Priority.NORMAL) == pytest.approx(20.0)
+        assert waiting.ahead("loud", Priority.NORMAL) == pytest.approx(1010.0)
+
+    def test_a_tenant_pays_for_what_it_got(self) -> None:
+        waiting = queue()
+        greedy = [entry("greedy", tenant="a", weight=1000.0) for _ in range(20)]
+        modest = [entry("modest", tenant="b", weight=10.0) for _ in range(200)]
+        waiting.append(greedy, FOREVER_S)
+        waiting.append(modest, FOREVER_S)
+        served: Counter[str] = Counter()
+        by_name = {"greedy": iter(greedy), "modest": iter(modest)}
+        for _ in range(30):
+            name = waiting.take(anything)
+            assert name is not None
+            served[name] += 1
+            waiting.settle(next(by_name[name]), 10.0)
+        assert served["greedy"] == pytest.approx(served["modest"], abs=3)
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from("abc"),
+                st.sampled_from(list(Priority)),
+                st.integers(0, 30),
+                st.sampled_from(["append", "append", "take", "withdraw", "settle"]),
+            ),
+            max_size=60,
+        )
+    )
+    def test_nothing_is_lost_or_served_twice(
+        self, script: list[tuple[str, Priority, int, str]]
+    ) -> None:
+        waiting = queue(limit=100.0)
+        alive: dict[str, Waiting[str]] = {}
+        for at, (tenant, priority, weight, action) in enumerate(script):
+            if action == "append":
+                new = entry(str(at), tenant=tenant, weight=weight, priority=priority)
+                try:
+                    waiting.append([new], FOREVER_S)
+                except Overloaded:
+                    assert waiting.weight + weight > 100.0
+                else:
+                    alive[str(at)] = new
+            elif action == "take":
+                name = waiting.take(anything)
+                assert (name is None) == (not alive)
+                if name is not None:
+                    waiting.settle(alive.pop(name), weight)
+            elif action == "withdraw" and alive:
+                waiting.withdraw(alive.pop(next(iter(alive))))
+            assert waiting.weight == pytest.approx(sum(each.weight for each in alive.values()))
+            assert len(waiting) == len(alive)
+            assert waiting.weight <= 100.0
+        assert sorted(taken(waiting)) == sorted(alive)

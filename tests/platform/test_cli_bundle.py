@@ -1,0 +1,190 @@
+"""`headpond bundle`, as people and scripts use it, with a workload found by entry point."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from headpond.cli import app
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the spelling workload, and keep artifacts apart from the user's."""
+    site = tmp_path / "site"
+    (site / "spelling-1.0.dist-info").mkdir(parents=True)
+    (site / "spelling-1.0.dist-info" / "METADATA").write_text("Name: spelling\nVersion: 1.0\n")
+    (site / "spelling-1.0.dist-info" / "entry_points.txt").write_text(
+        "[headpond.workloads]\nspelling = spelling_workload:record\n"
+    )
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "spelling"))
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("HEADPOND_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "500")
+    monkeypatch.chdir(tmp_path)
+
+
+def headpond(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def new() -> Path:
+    """Write a bundle's skeleton, and the files it speaks of."""
+    artifacts = ["--artifact", "template=file:template.txt", "--artifact", "alphabet=file:a.json"]
+    headpond("bundle", "new", "tiny", "--workload", "spelling", *artifacts)
+    root = Path("bundles/tiny")
+    (root / "template.txt").write_text("<{}>")
+    (root / "a.json").write_text(json.dumps({"letters": "abcdefghijklmnopqrstuvwxyz<>"}))
+    return root
+
+
+def edit(root: Path, **fields: Any) -> None:
+    path = root / "bundle.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | fields))
+
+
+def locked() -> Path:
+    root = new()
+    edit(root, fixtures=[{"name": "hello", "given": {"text": "hello"}}])
+    headpond("bundle", "lock", str(root))
+    return root
+
+
+def test_the_version_is_printed() -> None:
+    assert headpond("--version").stdout.count(".") >= 2
+
+
+def test_new_writes_a_skeleton_that_says_what_to_fill_in() -> None:
+    document = yaml.safe_load((new() / "bundle.yaml").read_text())
+    assert document["workload"] == "spelling"
+    assert document["execution"]["dtype"] == "float32"
+    assert document["fixtures"] == []
+    assert document["artifacts"] == [
+        {"name": "template", "source": "file:template.txt"},
+        {"name": "alphabet", "source": "file:a.json"},
+    ]
+
+
+def test_new_does_not_overwrite() -> None:
+    new()
+    again = ["bundle", "new", "tiny", "--workload", "spelling", "--artifact", "a=file:b.json"]
+    assert "has a bundle.yaml already" in headpond(*again, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["tiny", "--workload", "spelling", "--artifact", "weights"], 2, "NAME=SOURCE"),
+        (["tiny", "--workload", "spelling"], 2, "--artifact"),
+        (["tiny", "--workload", "cooking", "--artifact", "a=file:b.json"], 1, "'cooking'"),
+        (["Tiny", "--workload", "spelling", "--artifact", "a=file:b.json"], 1, "'Tiny' is no name"),
+        (["../up", "--workload", "spelling", "--artifact", "a=file:b.json"], 1, "is no name"),
+    ],
+    ids=["artifact", "none", "workload", "name", "path"],
+)
+def test_new_refuses_what_makes_no_bundle(arguments: list[str], code: int, says: str) -> None:
+    assert says in headpond("bundle", "new", *arguments, code=code).stderr
+    assert not Path("bundles").exists()
+
+
+def test_lock_prints_the_reference_of_a_bundle_that_then_verifies() -> None:
+    root = new()
+    edit(root, fixtures=[{"name": "hello", "given": {"text": "hello"}}])
+    ref = headpond("bundle", "lock", str(root)).stdout.strip()
+    assert ref.startswith("tiny@0.1.0+")
+    shown = json.loads(headpond("bundle", "show", str(root), "--json").stdout)
+    assert shown["ref"] == ref
+    assert ref == f"tiny@0.1.0+{shown['digest'][:12]}"
+    assert "BROKEN" not in headpond("bundle", "verify", str(root)).stdout
+
+
+def test_lock_warns_of_a_bundle_without_fixtures() -> None:
+    assert "no fixtures" in headpond("bundle", "lock", str(new())).stderr
+
+
+def test_lock_without_engine_fills_in_sizes_and_hashes_only() -> None:
+    root = new()
+    headpond("bundle", "lock", str(root), "--no-engine")
+    document = yaml.safe_load((root / "bundle.yaml").read_text())
+    assert [artifact["bytes"] for artifact in document["artifacts"]] == [4, 43]
+    assert document["model"] == {}
+
+
+def test_lock_refuses_a_pickle_in_one_line() -> None:
+    root = new()
+    edit(root, artifacts=[{"name": "weights", "source": "file:w.pth"}])
+    (root / "w.pth").write_bytes(b"PK")
+    error = headpond("bundle", "lock", str(root), code=1).stderr
+    assert "convert it to .safetensors (artifacts.weights.source)" in error
+    assert "Traceback" not in error
+
+
+def test_verify_names_what_broke_for_people_and_for_scripts() -> None:
+    root = locked()
+    (root / "template.txt").write_text("<[]>")
+    lines = headpond("bundle", "verify", str(root), code=1).stdout.splitlines()
+    assert [line.split(":")[0] for line in lines if "BROKEN" in line] == [
+        "BROKEN  artifact template"
+    ]
+    report = json.loads(headpond("bundle", "verify", str(root), "--json", code=1).stdout)
+    assert report["ok"] is False
+    [check] = [check for check in report["checks"] if not check["ok"]]
+    assert check["name"] == "artifact template"
+    assert check["param"] == "artifacts.template.sha256"
+    assert "other content" in check["problem"]
+
+
+def test_verify_of_a_good_bundle_says_so_to_scripts() -> None:
+    report = json.loads(headpond("bundle", "verify", str(locked()), "--json").stdout)
+    assert report["ok"] is True
+    assert report["checks"][-1] == {
+        "name": "fixture hello",
+        "problem": None,
+        "param": None,
+        "ok": True,
+    }
+
+
+def test_verify_reports_a_workload_that_is_not_installed() -> None:
+    root = locked()
+    edit(root, workload="cooking")
+    report = json.loads(headpond("bundle", "verify", str(root), "--json", code=1).stdout)
+    assert [check["name"] for check in report["checks"] if not check["ok"]] == ["record"]
+
+
+@pytest.mark.parametrize("command", ["lock", "verify", "show"])
+def test_a_bundle_that_is_not_there_is_wrong_usage(command: str) -> None:
+    assert "nowhere" in headpond("bundle", command, "nowhere", code=2).stderr
+
+
+def test_show_prints_memory_from_the_state_model() -> None:
+    root = locked()
+    shown = json.loads(headpond("bundle", "show", str(root), "--json").stdout)
+    assert shown["memory"] == {
+        "static_bytes": 28,
+        "largest_request_bytes": 64 * 4,
+        "granule": 1,
+        "granule_bytes": 4,
+    }
+    text = headpond("bundle", "show", str(root)).stdout
+    assert shown["digest"] in text
+    assert "file:template.txt" in text
+    assert "28 bytes static, at most 256 a request" in text
+
+
+def test_show_of_a_bundle_without_numbers_leaves_memory_out() -> None:
+    root = new()
+    headpond("bundle", "lock", str(root), "--no-engine")
+    assert json.loads(headpond("bundle", "show", str(root), "--json").stdout)["memory"] is None
+    assert "memory" not in headpond("bundle", "show", str(root)).stdout
+
+
+def test_show_of_a_draft_says_to_lock_it() -> None:
+    assert "headpond bundle lock" in headpond("bundle", "show", str(new()), code=1).stderr

@@ -1,0 +1,217 @@
+"""The client: every workload's resources over one transport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+import httpx2
+
+from headpond.client.async_transport import AsyncTransport
+from headpond.client.catalogue import WORKLOADS_PATH, AsyncModels, Models, Workload, WorkloadList
+from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
+from headpond.client.transport import Transport
+from headpond_workloads.generation.client import AsyncChat, AsyncCompletions, Chat, Completions
+
+
+class Client:
+    """Talks to a Headpond server, or to any other that speaks the same dialects.
+
+    >>> with Client() as client:  # doctest: +SKIP
+    ...     answer = client.chat.completions.create(
+    ...         model="chat", messages=[{"role": "user", "content": "Hello"}]
+    ...     )
+    """
+
+    chat: Chat
+    completions: Completions
+    models: Models
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        deadline_s: float | None = None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        headers: Mapping[str, str] | None = None,
+        http_client: httpx2.Client | None = None,
+    ) -> None:
+        """Keep the settings; nothing is sent yet.
+
+        Args:
+            base_url: The server; `HEADPOND_BASE_URL`, else http://localhost:8000.
+            api_key: Sent as bearer token; `HEADPOND_API_KEY`, else none.
+            timeout_s: The longest wait for the next bytes.
+            deadline_s: Time for a whole call, retries included; the server keeps it too.
+            max_retries: How often a call that may be repeated is sent again.
+            headers: Sent with every request.
+            http_client: Used instead of a client of our own, and left open by `close`.
+
+        Raises:
+            ValueError: A setting cannot work; names it.
+        """
+        url, key = ClientConfig.locate(base_url, api_key)
+        config = ClientConfig(
+            base_url=url,
+            api_key=key,
+            timeout_s=timeout_s,
+            deadline_s=deadline_s,
+            max_retries=max_retries,
+            headers=headers or {},
+        )
+        self._bind(Transport(config, http_client))
+
+    def _bind(self, transport: Transport) -> None:
+        self._transport = transport
+        self.chat = Chat(transport)
+        self.completions = Completions(transport)
+        self.models = Models(transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, unless they belong to someone else."""
+        self._transport.close()
+
+    def with_options(
+        self,
+        *,
+        timeout_s: float | None = None,
+        deadline_s: float | None = None,
+        max_retries: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Client:
+        """Return a client with some settings changed, over the same connections."""
+        config = _changed(
+            self._transport.config,
+            timeout_s=timeout_s,
+            deadline_s=deadline_s,
+            max_retries=max_retries,
+            headers=headers,
+        )
+        client = object.__new__(Client)
+        client._bind(self._transport.with_config(config))
+        return client
+
+    def workloads(self) -> tuple[Workload, ...]:
+        """Return the workloads the server knows, as they declare themselves."""
+        return self._transport.get(WORKLOADS_PATH, WorkloadList).data
+
+
+class AsyncClient:
+    """Talks to a Headpond server from asyncio; otherwise the same as `Client`.
+
+    >>> async with AsyncClient() as client:  # doctest: +SKIP
+    ...     async with await client.completions.create(
+    ...         model="chat", prompt="Once", stream=True
+    ...     ) as stream:
+    ...         async for chunk in stream:
+    ...             print(chunk.choices[0].text, end="")
+    """
+
+    chat: AsyncChat
+    completions: AsyncCompletions
+    models: AsyncModels
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        deadline_s: float | None = None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        headers: Mapping[str, str] | None = None,
+        http_client: httpx2.AsyncClient | None = None,
+    ) -> None:
+        """Keep the settings, which are those of `Client`; nothing is sent yet.
+
+        Raises:
+            ValueError: A setting cannot work; names it.
+        """
+        url, key = ClientConfig.locate(base_url, api_key)
+        config = ClientConfig(
+            base_url=url,
+            api_key=key,
+            timeout_s=timeout_s,
+            deadline_s=deadline_s,
+            max_retries=max_retries,
+            headers=headers or {},
+        )
+        self._bind(AsyncTransport(config, http_client))
+
+    def _bind(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+        self.chat = AsyncChat(transport)
+        self.completions = AsyncCompletions(transport)
+        self.models = AsyncModels(transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections, unless they belong to someone else."""
+        await self._transport.close()
+
+    def with_options(
+        self,
+        *,
+        timeout_s: float | None = None,
+        deadline_s: float | None = None,
+        max_retries: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncClient:
+        """Return a client with some settings changed, over the same connections."""
+        config = _changed(
+            self._transport.config,
+            timeout_s=timeout_s,
+            deadline_s=deadline_s,
+            max_retries=max_retries,
+            headers=headers,
+        )
+        client = object.__new__(AsyncClient)
+        client._bind(self._transport.with_config(config))
+        return client
+
+    async def workloads(self) -> tuple[Workload, ...]:
+        """Return the workloads the server knows, as they declare themselves."""
+        return (await self._transport.get(WORKLOADS_PATH, WorkloadList)).data
+
+
+def _changed(
+    config: ClientConfig,
+    *,
+    timeout_s: float | None,
+    deadline_s: float | None,
+    max_retries: int | None,
+    headers: Mapping[str, str] | None,
+) -> ClientConfig:
+    """Return the settings with what is not None changed; headers are added to."""
+    return replace(
+        config,
+        timeout_s=config.timeout_s if timeout_s is None else timeout_s,
+        deadline_s=config.deadline_s if deadline_s is None else deadline_s,
+        max_retries=config.max_retries if max_retries is None else max_retries,
+        headers=config.headers if headers is None else {**config.headers, **headers},
+    )
