@@ -64,7 +64,7 @@ def _bias(value: object) -> float:
 
 Stop = Annotated[
     tuple[NonEmpty, ...],
-    Field(max_length=MAX_STOPS),
+    Field(fail_fast=True, max_length=MAX_STOPS),
     BeforeValidator(_as_tuple, json_schema_input_type=str | list[str]),
 ]
 LogitBias = Annotated[

@@ -1,4 +1,4 @@
-"""One platform on a local Ray for all end-to-end tests: the echo workload and a real model."""
+"""A running platform: the echo workload and a real model on a local Ray, as users see it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from headpond.ray_env import free_port
 from headpond.testing.echo import write_echo_bundle
 from headpond.testing.install import declare_workload
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 KEY, OTHER_KEY = "sk-test-one", "sk-test-two"
 MODEL = "smollm2-135m"
 START_TIMEOUT_S = 300
@@ -93,10 +94,9 @@ def serve_config(folder: Path, port: int) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+@contextmanager
+def running_platform(folder: Path) -> Iterator[Platform]:
     """Start `headpond up` as a user would, and stop it with Ctrl-C."""
-    folder = tmp_path_factory.mktemp("platform")
     port = free_port()
     log = folder / "up.log"
     declared = declare_workload(folder / "declared", "echo", "headpond.testing.echo:record")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from transformers import (
+    Gemma2Config,
+    Lfm2Config,
+    LlamaConfig,
+    MambaConfig,
+    PretrainedConfig,
+)
+
+from headpond.bundle.store import Bundle
+from headpond.engine import EngineSettings
+from headpond.errors import BundleError
+from headpond_workloads.generation.engine.load import load
+from headpond_workloads.generation.record import record
+
+if TYPE_CHECKING:
+    from workloads.generation.conftest import Tiny
+
+SMALL = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
+SETTINGS = EngineSettings(state_bytes=2**20)
+
+
+def changed(bundle: Bundle, **sections: object) -> Bundle:
+    return replace(bundle, manifest=bundle.manifest.model_copy(update=sections))
+
+
+def test_symbols_are_those_of_the_record_and_the_model(tiny: Tiny) -> None:
+    symbols = load(tiny.bundle, SETTINGS).symbols
+    assert set(symbols) == set(record.symbols)
+    parameters = sum(each.numel() for each in tiny.reference.parameters())
+    assert symbols["weight_bytes"] == 4 * parameters
+    assert {key: symbols[key] for key in ("layers", "kv_heads", "head_dim")} == {
+        "layers": 2,
+        "kv_heads": 2,
+        "head_dim": 8,
+    }
+
+
+def test_blocks_are_sized_by_the_memory_given(tiny: Tiny) -> None:
+    state = record.bind({**tiny.engine().symbols, "block_tokens": 4}, "float32")
+    kv_only = replace(state, terms=state.terms[:1])
+    bundle = changed(tiny.bundle, model={"block_tokens": 4})
+    engine = load(bundle, EngineSettings(state_bytes=10 * kv_only.request_bytes({}, 4) + 7))
+    assert engine.free_blocks == 10
+    with pytest.raises(BundleError, match="state_bytes"):
+        load(bundle, EngineSettings(state_bytes=kv_only.request_bytes({}, 4) - 1))
+
+
+def test_a_bundle_may_bring_its_own_template(tiny: Tiny) -> None:
+    bundle = changed(tiny.bundle, input={"chat_template": "{{ messages[0]['content'] }}!"})
+    seen = load(bundle, SETTINGS).observe({"messages": [{"role": "user", "content": "hey"}]})
+    assert seen["input_ids"] == tiny.tokenizer.encode("hey!")
+
+
+def test_another_architecture_than_the_bundle_says_is_refused(tiny: Tiny) -> None:
+    execution = tiny.bundle.manifest.execution.model_copy(update={"architecture": "Other"})
+    with pytest.raises(BundleError, match="LlamaForCausalLM") as refusal:
+        load(changed(tiny.bundle, execution=execution), SETTINGS)
+    assert refusal.value.param == "execution.architecture"
+
+
+def test_stop_tokens_that_the_tokenizer_lacks_are_refused(tiny: Tiny) -> None:
+    with pytest.raises(BundleError, match="<nope>") as refusal:
+        load(changed(tiny.bundle, output={"stop_tokens": ["<nope>"]}), SETTINGS)
+    assert refusal.value.param == "output.stop_tokens"
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_device_that_is_not_there_is_refused(tiny: Tiny, device: str) -> None:
+    import torch
+
+    if torch.cuda.is_available() and device == "cuda":
+        pytest.skip("there is one")
+    with pytest.raises(BundleError, match=device):
+        load(tiny.bundle, EngineSettings(state_bytes=2**20, device=device))
+
+
+UNSUPPORTED: dict[str, Callable[[], PretrainedConfig]] = {
+    "soft-capped attention": lambda: Gemma2Config(
+        **SMALL, **HEADS, intermediate_size=48, head_dim=8
+    ),
+    "no attention": lambda: MambaConfig(**SMALL, state_size=4),
+    "convolutions between attention": lambda: Lfm2Config(
+        **SMALL, **HEADS, intermediate_size=48, layer_types=["conv", "full_attention"]
+    ),
+    "batch-dependent positions": lambda: LlamaConfig(
+        **SMALL,
+        **HEADS,
+        intermediate_size=48,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("config", UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_models_that_would_be_computed_wrong_are_refused(
+    config: Callable[[], PretrainedConfig], make_tiny: Callable[[PretrainedConfig], Tiny]
+) -> None:
+    bundle = make_tiny(config()).bundle
+    with pytest.raises(BundleError) as refusal:
+        load(bundle, SETTINGS)
+    assert refusal.value.param is not None
+    assert refusal.value.param.startswith("execution")

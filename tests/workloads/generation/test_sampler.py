@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from headpond_workloads.generation.engine.sampler import (
+    Draw,
+    Drawn,
+    SamplerState,
+    candidates,
+    sample,
+)
+from headpond_workloads.generation.items import Sampling
+
+VOCAB = 1500
+
+
+def logits_of(seed: int, rows: int = 1, spread: float = 3.0) -> Tensor:
+    return torch.randn(rows, VOCAB, generator=torch.Generator().manual_seed(seed)) * spread
+
+
+def draw(sampling: Sampling, position: int = 0, logprobs: int | None = None) -> Draw:
+    return Draw(state=SamplerState(sampling, ()), position=position, logprobs=logprobs)
+
+
+def drawn_ids(logits: Tensor, draws: list[Draw]) -> list[int | None]:
+    return [each.token_id for each in sample(logits.clone(), draws)]
+
+
+FILTERS = [
+    Sampling(temperature=0.7),
+    Sampling(temperature=1.3, top_k=20),
+    Sampling(top_p=0.9),
+    Sampling(top_p=0.0),
+    Sampling(temperature=2.5, top_p=0.999),
+    Sampling(min_p=0.05),
+    Sampling(temperature=50.0, min_p=0.9),
+    Sampling(temperature=0.9, top_k=200, top_p=0.8, min_p=0.02),
+    Sampling(top_k=10_000, top_p=0.5),
+]
+
+
+@pytest.mark.parametrize("sampling", FILTERS, ids=str)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_distribution_is_that_of_transformers(sampling: Sampling, seed: int) -> None:
+    logits = logits_of(seed)
+    warpers = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
+    if sampling.top_k:
+        warpers.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1:
+        warpers.append(TopPLogitsWarper(sampling.top_p))
+    if sampling.min_p:
+        warpers.append(MinPLogitsWarper(sampling.min_p))
+    expected = warpers(torch.zeros(1, 1, dtype=torch.long), logits.clone()).softmax(-1)[0]
+    token_ids, weights = candidates(logits[0] / sampling.temperature, sampling)
+    found = torch.zeros(VOCAB).index_put((token_ids,), weights / weights.sum())
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(seed=3), Sampling(seed=3, top_p=0.95)], ids=str)
+def test_frequencies_follow_the_distribution(sampling: Sampling) -> None:
+    logits = logits_of(5)[:, :6]
+    state = SamplerState(sampling, ())
+    draws = [Draw(state=state, position=at, logprobs=None) for at in range(20_000)]
+    counts = torch.bincount(torch.tensor(drawn_ids(logits.expand(20_000, -1), draws)), minlength=6)
+    token_ids, weights = candidates(logits[0], sampling)
+    expected = torch.zeros(6).index_put((token_ids,), weights / weights.sum())
+    torch.testing.assert_close(counts / 20_000, expected, rtol=0, atol=0.015)
+
+
+def test_a_seed_gives_the_same_tokens_alone_and_in_any_batch() -> None:
+    rows = logits_of(9, rows=12)
+    mixed = [
+        FILTERS[at % len(FILTERS)] if at != 4 else Sampling(seed=42, top_p=0.9) for at in range(12)
+    ]
+    alone = [drawn_ids(rows[4:5], [draw(mixed[4], at)]) for at in range(30)]
+    together = [drawn_ids(rows, [draw(each, at) for each in mixed])[4:5] for at in range(30)]
+    assert alone == together
+    assert len({tuple(each) for each in alone}) > 3
+
+
+def test_without_a_seed_every_request_draws_its_own() -> None:
+    logits = logits_of(1, spread=0.0)
+    assert len({drawn_ids(logits, [draw(Sampling())])[0] for _ in range(20)}) > 5
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-7])
+def test_no_temperature_is_greedy(temperature: float) -> None:
+    logits = logits_of(4, rows=3)
+    draws = [draw(Sampling(temperature=temperature, seed=1)) for _ in range(3)]
+    assert drawn_ids(logits, draws) == logits.argmax(-1).tolist()
+
+
+def test_repetition_penalty_is_that_of_transformers() -> None:
+    logits = logits_of(6)
+    prompt, output = [3, 4, 4, 9], [7, 3, 7]
+    state = SamplerState(Sampling(repetition_penalty=1.7), prompt)
+    for token_id in output:
+        state.remember(token_id)
+    seen = torch.tensor([prompt + output])
+    expected = RepetitionPenaltyLogitsProcessor(1.7)(seen, logits.clone())[0]
+    adjusted = logits[0].clone()
+    state.adjust(adjusted)
+    torch.testing.assert_close(adjusted, expected)
+
+
+def test_presence_and_frequency_count_generated_tokens_only() -> None:
+    state = SamplerState(Sampling(presence_penalty=0.5, frequency_penalty=0.25), [1, 2, 3])
+    for token_id in (5, 6, 5):
+        state.remember(token_id)
+    adjusted = torch.zeros(8)
+    state.adjust(adjusted)
+    assert adjusted.tolist() == [0, 0, 0, 0, 0, -1.0, -0.75, 0]
+
+
+def test_a_bias_is_added_to_the_logits() -> None:
+    adjusted = torch.zeros(4)
+    SamplerState(Sampling(logit_bias={1: 100.0, 3: -100.0}), ()).adjust(adjusted)
+    assert adjusted.tolist() == [0, 100.0, 0, -100.0]
+    banned = logits_of(2)
+    best = int(banned.argmax())
+    assert drawn_ids(banned, [draw(Sampling(temperature=0, logit_bias={best: -100.0}))]) != [best]
+
+
+def test_logprobs_are_those_of_the_model_before_temperature_and_penalties() -> None:
+    logits = logits_of(8)
+    expected = logits[0].log_softmax(-1)
+    sampling = Sampling(temperature=0.1, seed=1, logit_bias={2: 50.0}, top_k=3)
+    (drawn,) = sample(logits.clone(), [draw(sampling, logprobs=4)])
+    assert drawn.token_id == 2
+    assert drawn.logprob == pytest.approx(float(expected[2]), rel=1e-5)
+    values, token_ids = expected.topk(4)
+    assert [token_id for token_id, _ in drawn.top] == token_ids.tolist()
+    assert [value for _, value in drawn.top] == pytest.approx(values.tolist(), rel=1e-5)
+
+
+def test_no_alternatives_can_be_asked_for() -> None:
+    logits = logits_of(8)
+    (drawn,) = sample(logits.clone(), [draw(Sampling(temperature=0), logprobs=0)])
+    assert drawn.top == ()
+    assert drawn.logprob == pytest.approx(float(logits[0].log_softmax(-1).max()), rel=1e-5)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0), Sampling(seed=1, top_p=0.9)], ids=str)
+def test_logits_that_are_not_finite_spoil_their_own_row_only(
+    poison: float, sampling: Sampling
+) -> None:
+    logits = logits_of(3, rows=3)
+    clean = drawn_ids(logits, [draw(sampling) for _ in range(3)])
+    logits[1, 17] = poison
+    drawn = sample(logits, [draw(sampling, logprobs=2) for _ in range(3)])
+    assert [each.token_id for each in drawn] == [clean[0], None, clean[2]]
+    assert drawn[1] == Drawn(token_id=None)

@@ -1,0 +1,346 @@
+"""What the wire types take, refuse, and make of a request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from headpond.dialect import Ask, Exchange, Route
+from headpond.errors import InvalidRequest, UnsupportedParameter
+from headpond_workloads.generation.dialects import routes
+from headpond_workloads.generation.items import GenerationItem, Message, Sampling
+
+CHAT, COMPLETIONS = routes
+
+Read = Callable[..., Exchange]
+
+USER = {"role": "user", "content": "hi"}
+
+
+def chat(**fields: object) -> Exchange:
+    body = {"model": "m", "messages": [USER], **fields}
+    return CHAT.read(json.dumps(body).encode())
+
+
+def completion(**fields: object) -> Exchange:
+    return COMPLETIONS.read(json.dumps({"model": "m", "prompt": "x", **fields}).encode())
+
+
+def part(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def image() -> dict[str, object]:
+    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+    return {"role": "user", "content": [part("see"), url]}
+
+
+def items(ask: Ask) -> list[GenerationItem]:
+    assert all(isinstance(item, GenerationItem) for item in ask.items)
+    return [item for item in ask.items if isinstance(item, GenerationItem)]
+
+
+def item(exchange: Exchange) -> GenerationItem:
+    (only,) = items(exchange.ask())
+    return only
+
+
+def refused_at(fields: dict[str, object], read: Read = chat) -> set[str]:
+    with pytest.raises(ValidationError) as refusal:
+        read(**fields)
+    return {".".join(map(str, error["loc"])) for error in refusal.value.errors()}
+
+
+class TestDefaults:
+    def test_chat_leaves_the_length_to_the_context(self) -> None:
+        made = item(chat())
+        assert made.max_output_tokens is None
+        assert made.sampling == Sampling()
+        assert made.logprobs is None
+        assert made.prompt.messages == (Message(role="user", content="hi"),)
+        assert made.prompt.param == "messages"
+
+    def test_completions_give_sixteen_tokens(self) -> None:
+        made = item(completion())
+        assert made.max_output_tokens == 16
+        assert made.prompt.text == "x"
+        assert made.prompt.param == "prompt"
+
+    @pytest.mark.parametrize("read", [chat, completion])
+    def test_null_is_the_same_as_absent(self, read: Read) -> None:
+        names: tuple[str, ...] = (
+            "temperature",
+            "top_p",
+            "n",
+            "stop",
+            "seed",
+            "stream",
+            "stream_options",
+        )
+        names += ("logit_bias", "logprobs", "max_tokens", "user", "top_k", "min_p", "ignore_eos")
+        names += ("tools", "response_format", "best_of", "suffix", "echo", "frequency_penalty")
+        assert read(**dict.fromkeys(names)).ask() == read().ask()
+
+    def test_unknown_and_harmless_fields_change_nothing(self) -> None:
+        harmless = {
+            "user": "u",
+            "metadata": {"a": "b"},
+            "store": False,
+            "service_tier": "auto",
+            "prompt_cache_key": "k",
+            "safety_identifier": "s",
+            "parallel_tool_calls": True,
+            "tools": [],
+            "tool_choice": "none",
+            "response_format": {"type": "text"},
+            "modalities": ["text"],
+            "no_such_field": {"deep": [1]},
+        }
+        assert chat(**harmless).ask() == chat().ask()
+
+
+class TestFields:
+    def test_sampling_is_passed_on(self) -> None:
+        made = item(
+            chat(
+                temperature=0,
+                top_p=0.5,
+                top_k=7,
+                min_p=0.1,
+                presence_penalty=-2,
+                frequency_penalty=2,
+                repetition_penalty=1.2,
+                logit_bias={"50": -100, "7": 1.5},
+                seed=11,
+                stop="END",
+                ignore_eos=True,
+                max_completion_tokens=9,
+            )
+        )
+        assert made.sampling == Sampling(
+            temperature=0.0,
+            top_p=0.5,
+            top_k=7,
+            min_p=0.1,
+            presence_penalty=-2.0,
+            frequency_penalty=2.0,
+            repetition_penalty=1.2,
+            logit_bias={50: -100.0, 7: 1.5},
+            seed=11,
+        )
+        assert (made.stop, made.ignore_eos) == (("END",), True)
+        assert (made.max_output_tokens, made.max_tokens_param) == (9, "max_completion_tokens")
+
+    @pytest.mark.parametrize("off", [0, -1])
+    def test_top_k_can_be_off(self, off: int) -> None:
+        assert item(chat(top_k=off)).sampling.top_k == 0
+
+    @given(n=st.integers(1, 16), seed=st.none() | st.integers(-(2**63), 2**63 - 1))
+    def test_each_choice_has_the_next_seed(self, n: int, seed: int | None) -> None:
+        made = items(chat(n=n, seed=seed).ask())
+        expected = [None if seed is None else seed + i for i in range(n)]
+        assert [one.sampling.seed for one in made] == expected
+        assert len({one.prompt for one in made}) == 1
+
+    def test_prompts_times_samples_in_the_order_of_the_indexes(self) -> None:
+        made = items(completion(prompt=["a", "b"], n=2, seed=5).ask())
+        assert [(one.prompt.text, one.sampling.seed) for one in made] == [
+            ("a", 5),
+            ("a", 6),
+            ("b", 5),
+            ("b", 6),
+        ]
+
+    @pytest.mark.parametrize(
+        ("prompt", "expected"),
+        [
+            ("", [("", None)]),
+            (["a", "b"], [("a", None), ("b", None)]),
+            ([1, 2], [(None, (1, 2))]),
+            ([[1], [2, 3]], [(None, (1,)), (None, (2, 3))]),
+        ],
+    )
+    def test_the_four_forms_of_prompt(self, prompt: object, expected: object) -> None:
+        made = items(completion(prompt=prompt).ask())
+        assert [(one.prompt.text, one.prompt.token_ids) for one in made] == expected
+
+    def test_roles_and_parts_of_messages(self) -> None:
+        messages = [
+            {"role": "developer", "content": "be brief"},
+            {"role": "user", "name": "ann", "content": [part("a"), part("b")]},
+            {"role": "assistant", "content": "c", "tool_calls": None, "refusal": None},
+            {"role": "tool", "content": "d", "tool_call_id": "1"},
+        ]
+        assert item(chat(messages=messages)).prompt.messages == (
+            Message(role="system", content="be brief"),
+            Message(role="user", content="ab", name="ann"),
+            Message(role="assistant", content="c"),
+            Message(role="tool", content="d"),
+        )
+
+    @pytest.mark.parametrize(
+        ("fields", "expected"),
+        [
+            ({}, None),
+            ({"logprobs": False}, None),
+            ({"logprobs": True}, 0),
+            ({"logprobs": True, "top_logprobs": 20}, 20),
+        ],
+    )
+    def test_chat_logprobs(self, fields: dict[str, object], expected: int | None) -> None:
+        assert item(chat(**fields)).logprobs == expected
+
+    @pytest.mark.parametrize("asked", [None, 0, 5])
+    def test_completion_logprobs(self, asked: int | None) -> None:
+        assert item(completion(logprobs=asked)).logprobs == asked
+
+
+BAD_SHARED = [
+    ("model", ""),
+    ("model", 5),
+    ("temperature", -0.1),
+    ("temperature", 2.1),
+    ("temperature", "1"),
+    ("temperature", True),
+    ("top_p", 0),
+    ("top_p", 1.1),
+    ("n", 0),
+    ("n", 17),
+    ("n", 1.0),
+    ("n", True),
+    ("n", "2"),
+    ("stream", 1),
+    ("stream", "true"),
+    ("presence_penalty", 2.5),
+    ("frequency_penalty", -2.5),
+    ("seed", 1.5),
+    ("seed", 2**63),
+    ("max_tokens", 0),
+    ("max_tokens", "5"),
+    ("top_k", -2),
+    ("min_p", 1.5),
+    ("repetition_penalty", 0),
+    ("ignore_eos", "no"),
+    ("logit_bias", {"a": 1}),
+    ("logit_bias", {"-1": 1}),
+    ("logit_bias", {"1": 101}),
+    ("logit_bias", {"1": "2"}),
+    ("logit_bias", {"1": True}),
+    ("logit_bias", [1]),
+    ("stop", ["a", "b", "c", "d", "e"]),
+    ("stop", 5),
+    ("user", 5),
+    ("stream_options", True),
+]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("read", [chat, completion])
+    @pytest.mark.parametrize(("field", "value"), BAD_SHARED)
+    def test_wrong_values_are_named(self, read: Read, field: str, value: object) -> None:
+        assert refused_at({field: value}, read) == {field}
+
+    @pytest.mark.parametrize(
+        ("fields", "path"),
+        [
+            ({"messages": []}, "messages"),
+            ({"messages": "hi"}, "messages"),
+            ({"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role"),
+            ({"messages": [USER, {"role": "user", "content": 5}]}, "messages.1.content"),
+            ({"messages": [{"content": "x"}]}, "messages.0.role"),
+            ({"messages": [{"role": "user", "content": [{}]}]}, "messages.0.content.0.type"),
+            ({"logprobs": 1}, "logprobs"),
+            ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+            ({"max_completion_tokens": 0}, "max_completion_tokens"),
+            ({"stop": ["a", ""]}, "stop.1"),
+            (
+                {"stream": True, "stream_options": {"include_usage": 1}},
+                "stream_options.include_usage",
+            ),
+            ({"metadata": {"a": 1}}, "metadata.a"),
+        ],
+    )
+    def test_wrong_chat_values_are_named(self, fields: dict[str, object], path: str) -> None:
+        assert refused_at(fields) == {path}
+
+    @pytest.mark.parametrize(
+        "prompt", [None, [], 5, [[]], [1, "a"], ["a", 1], [[1], "a", 2], [True], [-1], [1.5], {}]
+    )
+    def test_wrong_prompts_are_named(self, prompt: object) -> None:
+        assert refused_at({"prompt": prompt}, completion) == {"prompt"}
+
+    @pytest.mark.parametrize(
+        ("field", "value"), [("logprobs", 6), ("logprobs", True), ("best_of", 0), ("echo", 1)]
+    )
+    def test_wrong_completion_values_are_named(self, field: str, value: object) -> None:
+        assert refused_at({field: value}, completion) == {field}
+
+    def test_numbers_are_finite(self) -> None:
+        with pytest.raises(ValidationError):
+            CHAT.read(b'{"model":"m","messages":[{"role":"user","content":"a"}],"top_p":NaN}')
+
+    @pytest.mark.parametrize(
+        ("exchange", "param"),
+        [
+            (chat(top_logprobs=2), "top_logprobs"),
+            (chat(max_tokens=1, max_completion_tokens=1), "max_tokens"),
+            (chat(stream_options={}), "stream_options"),
+            (completion(stream=False, stream_options={}), "stream_options"),
+            (completion(best_of=1, n=2), "best_of"),
+            (chat(messages=[{"role": "user"}]), "messages.0.content"),
+            (
+                chat(messages=[USER, {"role": "user", "content": [{"type": "text"}]}]),
+                "messages.1.content.0.text",
+            ),
+        ],
+    )
+    def test_fields_that_contradict_each_other(self, exchange: Exchange, param: str) -> None:
+        with pytest.raises(InvalidRequest) as refusal:
+            exchange.ask()
+        assert type(refusal.value) is InvalidRequest
+        assert refusal.value.param == param
+
+    @pytest.mark.parametrize(
+        ("exchange", "param"),
+        [
+            (chat(tools=[{"type": "function"}]), "tools"),
+            (chat(tool_choice="required"), "tool_choice"),
+            (chat(functions=[{"name": "f"}]), "functions"),
+            (chat(response_format={"type": "json_object"}), "response_format"),
+            (chat(audio={"voice": "a"}), "audio"),
+            (chat(modalities=["text", "audio"]), "modalities"),
+            (chat(store=True), "store"),
+            (chat(reasoning_effort="high"), "reasoning_effort"),
+            (chat(web_search_options={"user_location": None}), "web_search_options"),
+            (chat(messages=[USER, image()]), "messages.1.content"),
+            (chat(messages=[{"role": "assistant", "tool_calls": [{}]}]), "messages.0.tool_calls"),
+            (completion(best_of=2), "best_of"),
+            (completion(suffix="z"), "suffix"),
+            (completion(echo=True), "echo"),
+        ],
+    )
+    def test_what_is_not_done_yet_is_named(self, exchange: Exchange, param: str) -> None:
+        with pytest.raises(UnsupportedParameter) as refusal:
+            exchange.ask()
+        assert refusal.value.param == param
+
+    def test_best_of_n_is_no_further_wish(self) -> None:
+        assert completion(best_of=2, n=2).ask() == completion(n=2).ask()
+
+
+def test_the_schema_shows_the_unions_that_callers_may_send() -> None:
+    fields = CHAT.request.model_json_schema()["properties"]
+    assert {branch.get("type") for branch in fields["stop"]["anyOf"]} == {"array", "string", "null"}
+    prompts = COMPLETIONS.request.model_json_schema()["properties"]["prompt"]["anyOf"]
+    assert [branch["type"] for branch in prompts] == ["string", "array", "array", "array"]
+
+
+@pytest.mark.parametrize("route", routes, ids=lambda route: route.path)
+def test_the_example_of_each_route_is_valid(route: Route) -> None:
+    body = json.dumps({"model": "m", **route.example}).encode()
+    assert route.read(body).ask().model == "m"

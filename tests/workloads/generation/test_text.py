@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headpond_workloads.generation.engine.text import TextStream
+
+texts = st.text(max_size=60) | st.text(alphabet="ab", max_size=60) | st.text("é👋\u200d東a", max_size=30)
+stops = st.lists(st.text(alphabet="ab", min_size=1, max_size=6) | st.text(min_size=1, max_size=3), max_size=4)
+cuts = st.lists(st.integers(min_value=0, max_value=400), max_size=40)
+
+
+def split(raw: bytes, cuts: list[int]) -> list[bytes]:
+    """Cut at arbitrary bytes, as tokens do."""
+    edges = [0, *sorted(cut % (len(raw) + 1) for cut in cuts), len(raw)]
+    return [raw[first:last] for first, last in zip(edges, edges[1:], strict=False)]
+
+
+def cut_at_first_stop(text: str, stops: list[str]) -> tuple[str, bool]:
+    """Read character by character until the text ends with a stop string."""
+    for end in range(1, len(text) + 1):
+        ending = [stop for stop in stops if text[:end].endswith(stop)]
+        if ending:
+            return text[: end - max(map(len, ending))], True
+    return text, False
+
+
+@given(text=texts, stops=stops, cuts=cuts)
+def test_deltas_join_to_the_text_before_the_first_stop(
+    text: str, stops: list[str], cuts: list[int]
+) -> None:
+    stream = TextStream(stops)
+    shown = ""
+    for raw in split(text.encode(), cuts):
+        shown += stream.push(raw)
+        assert text.startswith(shown)
+        # What is shown never ends with what may still become a stop string.
+        partial = [stop[:n] for stop in stops for n in range(1, len(stop) + 1)]
+        assert not (shown and not stream.stopped and any(map(shown.endswith, partial)))
+        if stream.stopped:
+            break
+    shown += stream.finish()
+    assert (shown, stream.stopped) == cut_at_first_stop(text, stops)
+
+
+@given(text=texts, stops=stops, cuts=cuts)
+def test_a_stop_string_is_never_shown(text: str, stops: list[str], cuts: list[int]) -> None:
+    stream = TextStream(stops)
+    shown = "".join(stream.push(raw) for raw in split(text.encode(), cuts)) + stream.finish()
+    assert not any(stop in shown for stop in stops)
+
+
+@given(raw=st.binary(max_size=40), cuts=cuts)
+def test_bytes_that_are_no_text_become_replacement_characters(raw: bytes, cuts: list[int]) -> None:
+    stream = TextStream()
+    shown = "".join(stream.push(part) for part in split(raw, cuts)) + stream.finish()
+    # A character that is cut off by the end is left out, whatever was before it is there.
+    assert raw.decode(errors="replace").removesuffix("\ufffd") == shown.removesuffix("\ufffd")
+
+
+def test_only_whole_characters_are_given_out() -> None:
+    stream = TextStream()
+    assert [stream.push(bytes([byte])) for byte in "é👋".encode()] == ["", "é", "", "", "", "👋"]
+
+
+def test_text_held_back_for_a_stop_string_comes_when_it_goes_on_otherwise() -> None:
+    stream = TextStream(["</end>"])
+    assert stream.push(b"a</e") == "a"
+    assert stream.push(b"n</en") == "</en"
+    assert stream.push(b"x") == "</enx"
+
+
+def test_text_held_back_at_the_end_is_not_lost() -> None:
+    stream = TextStream(["stop"])
+    assert stream.push(b"please sto") == "please "
+    assert stream.finish() == "sto"
+
+
+def test_nothing_follows_a_stop_string() -> None:
+    stream = TextStream(["END"])
+    assert stream.push(b"one END two") == "one "
+    assert stream.stopped
+    assert stream.push(b" three") + stream.finish() == ""
+
+
+def test_of_overlapping_stop_strings_the_one_complete_first_counts() -> None:
+    whole, by_character = TextStream(["abcd", "bc"]), TextStream(["abcd", "bc"])
+    assert whole.push(b"xabcd") == "xa"
+    assert "".join(by_character.push(bytes([byte])) for byte in b"xabcd") == "xa"
