@@ -36,7 +36,7 @@ def plan_memory(
         BundleError: It does not fit; the message has the numbers.
     """
     state = record.bind(manifest.model, manifest.execution.dtype)
-    largest = state.request_bytes(*_largest(record, manifest.model))
+    largest = state.request_bytes(*_largest(record, {**manifest.model, **manifest.limits}))
     plan = MemoryPlan(
         static_bytes=sum(manifest.model[symbol] for symbol in record.fit.static_bytes),
         state_bytes=state_bytes,

@@ -18,9 +18,11 @@ from headpond.errors import (
     HeadpondError,
     InvalidRequest,
     NotReady,
+    Overloaded,
     RequestCancelled,
     WorkerLost,
 )
+from headpond.scheduling import planner
 from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.loop import ContinuousLoop
 from headpond.telemetry.report import CallReport
@@ -214,6 +216,8 @@ async def test_closing_an_answer_frees_its_slot_and_is_reported() -> None:
         assert [report.outcome for report in served.reports] == ["request_cancelled"]
         assert served.engine.released == 1
         assert served.loop.snapshot().state_held_bytes == 0
+        with pytest.raises(RequestCancelled):
+            await anext(aiter(answer.batches()))  # nothing came after the close
 
 
 async def test_a_reader_that_waits_is_woken_by_its_own_close() -> None:
@@ -385,6 +389,20 @@ async def test_cheap_plans_run_here_and_costly_ones_in_a_thread_never_the_engine
         for _ in range(5):
             await read(await served.submit())
         assert served.engine.threads == {"headpond-plan_0"}
+
+
+async def test_the_line_for_planning_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "MOST_AT_ONCE", 3)
+    async with serving() as served:
+        served.engine.plan_s = 0.005
+        answers = await asyncio.gather(
+            *(served.submit(f"n{at}") for at in range(6)), return_exceptions=True
+        )
+        refused = [answer for answer in answers if isinstance(answer, Overloaded)]
+        assert len(refused) == 3
+        assert {refusal.retry_after_s for refusal in refused} == {1.0}
+        admitted = [answer for answer in answers if isinstance(answer, LoopAnswer)]
+        assert [text_of(await read(answer)) for answer in admitted] == ["n0", "n1", "n2"]
 
 
 async def test_a_caller_that_leaves_while_its_call_is_planned_is_reported() -> None:

@@ -21,7 +21,7 @@ from headpond.errors import (
     RequestCancelled,
     WorkerLost,
 )
-from headpond.record import Formed, WorkloadRecord
+from headpond.record import Formed, Phase, PhaseKind, Shape, WorkloadRecord
 from headpond.scheduling.scheduler import Scheduler
 from headpond.scheduling.sequence import Stage, worked_off
 from headpond.testing.clock import FakeClock
@@ -313,6 +313,51 @@ def test_the_youngest_of_the_lowest_priority_loses_its_state_and_goes_on_later()
     bench.check_clean()
 
 
+def test_the_last_running_item_is_never_a_victim() -> None:
+    bench = Bench()
+    assert bench.scheduler.residency.roster.victim() is None
+    bench.submit(item("only", outputs=5))
+    bench.loop.turn()
+    assert bench.scheduler.residency.roster.victim() is None
+    bench.submit(item("young", outputs=5))
+    bench.loop.turn()
+    victim = bench.scheduler.residency.roster.victim()
+    assert victim is not None
+    assert victim.plan.prepared.name == "young"
+
+
+def test_among_the_preempted_the_higher_priority_goes_on_first() -> None:
+    bench = Bench(state_bytes=40, granule=4)
+    kinds = (
+        ("urgent", Priority.URGENT, 28),
+        ("batch", Priority.BATCH, 20),
+        ("old", Priority.NORMAL, 20),
+        ("young", Priority.NORMAL, 20),
+    )
+    for name, priority, count in kinds:
+        bench.loop.submit(call(item(name, prompt=4, outputs=count), priority=priority))
+        bench.loop.turn()
+    while len(bench.scheduler.residency.preempted) < 3:
+        bench.loop.turn()
+    before = len(bench.engine.steps)
+    bench.loop.run()
+    first = {
+        name: min(at for at, step in enumerate(bench.engine.steps[before:]) if name in step)
+        for name in ("old", "young", "batch")
+    }
+    assert first["old"] < first["young"] < first["batch"]
+    bench.check_clean()
+
+
+def test_items_rarely_come_back_only_to_be_preempted_again() -> None:
+    bench = Bench(state_bytes=600, granule=4, max_slots=16, step_budget=64)
+    served = [bench.submit(item(f"i{at}", prompt=20, outputs=100)) for at in range(30)]
+    bench.loop.run()
+    assert all(len(outputs(each)) == 100 for each in served)
+    assert 0 < bench.engine.preemptions <= 45  # 65 when they come back without headroom
+    bench.check_clean()
+
+
 def test_a_preempted_item_goes_on_before_new_ones_start() -> None:
     bench = Bench(state_bytes=32, granule=4)
     for name in ("old", "young"):
@@ -425,7 +470,7 @@ def test_an_engine_that_cannot_preempt_a_slot_loses_that_item() -> None:
 
 
 class Strange(SimulatedEngine):
-    """Answers for too few slots, or from a phase nobody declared."""
+    """Answers for too few slots, goes too far, counts pages, or says where it is."""
 
     mode = "short"
 
@@ -433,10 +478,14 @@ class Strange(SimulatedEngine):
         progress = super().step(quanta)
         if self.mode == "short":
             return progress[:-1]
-        return [replace(each, phase="lunch") for each in progress]
+        if self.mode == "far":
+            return [replace(each, units=each.units + 1) for each in progress]
+        if self.mode == "pages":
+            return [replace(each, finished=Work(pages=1)) for each in progress]
+        return [replace(each, phase=self.mode) for each in progress]
 
 
-@pytest.mark.parametrize("mode", ["short", "phase"])
+@pytest.mark.parametrize("mode", ["short", "lunch", "far", "pages"])
 def test_an_engine_against_its_own_protocol_fails_the_items_not_the_loop(mode: str) -> None:
     bench = Bench()
     engine = Strange(bench.clock)
@@ -446,6 +495,45 @@ def test_an_engine_against_its_own_protocol_fails_the_items_not_the_loop(mode: s
     loop.run()
     assert [ends(got)[-2:] for got in served] == [[Failed, Ended]] * 2
     assert engine.open_slots == []
+
+
+def test_a_phase_that_lies_behind_moves_no_time() -> None:
+    bench = Bench()
+    engine = Strange(bench.clock)
+    loop = SimulatedLoop(simulated_record(), engine, bench.clock, symbols={"most_units": 100})
+    served = loop.submit(call(item("x", outputs=4)))
+    for engine.mode in ("write", "read", "queue", "write"):
+        loop.turn()
+    assert ends(served) == [Done, Ended]
+    assert served.reports[0].phases_s == pytest.approx(
+        {"parse": 0.0, "queue": 0.0, "read": STEP_S, "write": 3 * STEP_S}
+    )
+
+
+class SlowRelease(SimulatedEngine):
+    """Takes a second to let go."""
+
+    clock: FakeClock
+
+    def release(self, slot: SimulatedSlot) -> None:
+        super().release(slot)
+        self.clock.advance(1.0)
+
+
+def test_what_is_left_after_the_device_counts_for_the_phase_declared_for_it() -> None:
+    record = simulated_record()
+    free = Phase(name="free", kind=PhaseKind.HOST)
+    record = replace(record, phases=(*record.phases[:-1], free, record.phases[-1]))
+    clock = FakeClock()
+    engine = SlowRelease(clock)
+    engine.clock = clock
+    loop = SimulatedLoop(record, engine, clock, symbols={"most_units": 100})
+    served = loop.submit(call(item("x"), item("y", outputs=2)))
+    loop.run()
+    ended = served.events[-1]
+    assert isinstance(ended, Ended)
+    assert ended.phases_s["free"] == pytest.approx(1.0)
+    assert sum(ended.phases_s.values()) == pytest.approx(2.0 + 2 * STEP_S)
 
 
 # -- deadlines and cancellation -------------------------------------------------------------------
@@ -481,6 +569,15 @@ def test_a_late_call_that_does_not_stream_gives_nothing_at_all() -> None:
     assert isinstance(late.error, DeadlineExceeded)
 
 
+def test_a_call_without_time_is_refused() -> None:
+    bench = Bench()
+    bench.submit(item("x", outputs=3))
+    bench.loop.run()  # so that a drain rate is known
+    with pytest.raises(DeadlineExceeded):
+        bench.loop.submit(call(item("x"), deadline_s=0.0))
+    bench.check_clean()
+
+
 def test_a_deadline_passes_in_the_queue_too() -> None:
     bench = Bench(max_slots=1)
     bench.submit(item("runs", outputs=20))
@@ -509,6 +606,36 @@ def test_a_cancelled_call_is_released_before_the_next_step() -> None:
     bench.loop.run()
     assert len(outputs(stays)) == 5
     assert len(gone.reports) == 1
+    bench.check_clean()
+
+
+def test_the_first_reason_to_end_is_the_one_that_counts() -> None:
+    bench = Bench()
+    late = bench.loop.submit(call(item("x", outputs=9), deadline_s=1.5 * STEP_S))
+    bench.loop.turn()
+    bench.loop.turn()
+    bench.loop.cancel(late)
+    bench.loop.run()
+    assert [report.outcome for report in late.reports] == ["deadline_exceeded"]
+
+
+def test_nothing_is_kept_of_calls_that_are_over() -> None:
+    bench = Bench()
+    for at in range(500):
+        bench.loop.submit(call(item(f"i{at}"), deadline_s=1e9))
+        bench.loop.run()
+    assert len(bench.scheduler._deadlines._heap) < 100
+    bench.check_clean()
+
+
+def test_a_cost_that_cannot_price_a_part_takes_nobody_down() -> None:
+    def cost(shape: Shape) -> Work:
+        return Work(read=shape["prompt_units"], written=12 // shape["output_units"])
+
+    bench = Bench(record=replace(simulated_record(), cost=cost))
+    late = bench.loop.submit(call(item("x", prompt=40, outputs=4), deadline_s=1.5 * STEP_S))
+    bench.loop.run()
+    assert [report.work for report in late.reports] == [Work()]
     bench.check_clean()
 
 
@@ -568,6 +695,18 @@ def test_tenants_share_by_their_weights() -> None:
         bench.loop.turn()
     served = Counter(slot.item.name.rstrip("0123456789") for slot in bench.engine.slots)
     assert served["gold"] == pytest.approx(3 * served["tin"], rel=0.1)
+
+
+def test_a_tenant_is_charged_for_what_it_got_not_for_what_it_declared() -> None:
+    bench = Bench(max_slots=1, queue_limit=1_000_000)
+    for at in range(60):
+        declared = SimulatedItem(name=f"open{at}", outputs=1, most_outputs=500)
+        bench.submit(declared, tenant="open")
+        bench.submit(item(f"exact{at}", outputs=1), tenant="exact")
+    for _ in range(60):
+        bench.loop.turn()
+    served = Counter(slot.item.name.rstrip("0123456789") for slot in bench.engine.slots)
+    assert served["open"] == pytest.approx(served["exact"], abs=3)
 
 
 def test_work_done_fills_the_extent_in_its_order() -> None:

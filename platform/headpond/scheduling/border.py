@@ -1,4 +1,4 @@
-"""The border to the engine: whatever it raises becomes an error of the tree."""
+"""The border to a workload's own code: what it raises becomes an error of the tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 def attempt(
     action: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
 ) -> Result | HeadpondError:
-    """Call the engine; return what it returns, or the error it fails with.
+    """Call a workload's engine or cost; return what it returns, or the error it fails with.
 
     Only the kind of an unforeseen exception is logged: its message may hold a caller's
     data. The traceback follows at debug level.

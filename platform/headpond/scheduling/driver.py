@@ -87,7 +87,6 @@ class Driver:
             releasable = self._scheduler.take_releasable()
         for item in releasable:
             if item.started:
-                item.started = False
                 attempt(self._engine.release, item.slot)
                 item.slot = None
             with self._lock:

@@ -95,7 +95,6 @@ class Residency:
         self.roster.remove(item)
         self.ledger.release(item)
         item.stage = Stage.PREEMPTED
-        item.granted = 0
         item.call.preemptions += 1
         self.preemptions += 1
 

@@ -31,6 +31,7 @@ from headpond.errors import (
     InvalidRequest,
 )
 from headpond.record import Continuous, PhaseKind, WorkloadRecord
+from headpond.scheduling.border import attempt
 from headpond.scheduling.composer import Grant, compose
 from headpond.scheduling.deadlines import Deadlines
 from headpond.scheduling.residency import Residency
@@ -86,6 +87,7 @@ class Scheduler:
         self._batching = record.batching
         self._device_phase = next(p.name for p in record.phases if p.kind is PhaseKind.DEVICE)
         self._phase_rank = {phase.name: rank for rank, phase in enumerate(record.phases[1:-1])}
+        self._closing_phase = _closing_phase(record)
         self.drain = DrainRate()
         limit = record.overload.queue_limit.weigh(self._units)
         self.queue: FairQueue[Item] = FairQueue(limit, self.drain, tenant_weights)
@@ -113,9 +115,12 @@ class Scheduler:
         """Let all items of a call wait, or refuse it without a trace.
 
         Raises:
+            DeadlineExceeded: Its time is up already.
             InvalidRequest: An item could never fit the state budget.
             Overloaded: The queue is full, or the wait longer than the deadline.
         """
+        if call.deadline_at_s <= now_s:
+            raise DeadlineExceeded
         tenant, priority = call.call.tenant, call.call.priority
         for item in call.items:
             self._refuse_when_too_big(item)
@@ -171,8 +176,8 @@ class Scheduler:
         self.last_step_s = now_s
         if not isinstance(results, HeadpondError):
             self.failed_steps_in_a_row = 0
-            for (item, _), progress in zip(grants, results, strict=True):
-                self._progress(item, progress, now_s)
+            for (item, units), progress in zip(grants, results, strict=True):
+                self._progress(item, units, progress, now_s)
         else:
             self.failed_steps_in_a_row += 1
             if len(grants) == 1:
@@ -194,7 +199,8 @@ class Scheduler:
         if not item.reached:
             return Work()
         done = worked_off(item.plan.shape, self._batching.extent, item.reached)
-        return self._record.cost(done)
+        work = attempt(self._record.cost, done)
+        return Work() if isinstance(work, HeadpondError) else work
 
     def take_releasable(self) -> list[Item]:
         """Hand out the items whose slots must be released now, each once."""
@@ -237,12 +243,8 @@ class Scheduler:
             turn.started.append(item)
 
     def _compose(self, turn: Turn, now_s: float) -> None:
-        suspected = self._suspects.next_group()
-        group = suspected or self.residency.roster.next_group()
+        group = self._suspects.next_group() or self.residency.roster.next_group()
         turn.grants = compose(group, self._batching.step_budget)
-        if suspected and len(turn.grants) < len(group):
-            chosen = {item for item, _ in turn.grants}
-            self._suspects.put_back([item for item in group if item not in chosen])
         step = self.steps + 1
         for item, _ in turn.grants:
             item.last_step = step
@@ -250,32 +252,36 @@ class Scheduler:
                 item.call.scheduled = True
                 item.call.timeline.enter(self._device_phase, now_s)
 
-    def _progress(self, item: Item, progress: Progress[object], now_s: float) -> None:
+    def _progress(self, item: Item, units: int, progress: Progress[object], now_s: float) -> None:
         item.advance(progress.units)
         if progress.outputs:
             item.give(progress.outputs, now_s)
             self._touched[item.call] = None
-        error = progress.error or self._misstep(item, progress.phase, now_s)
+        error = progress.error or self._misstep(item, units, progress)
+        if error is None and progress.phase is not None:
+            self._enter(item.call, progress.phase, now_s)
         if error is not None:
             self.fail(item, error)
         elif progress.finished is not None:
             item.call.pending.append(Done(item.index, progress.finished))
             self._close(item, progress.finished)
+            if self._closing_phase is not None and item.call.all_over:
+                self._enter(item.call, self._closing_phase, now_s)
 
-    def _misstep(self, item: Item, phase: str | None, now_s: float) -> EngineFailed | None:
-        """Enter the phase the engine names; return what it did against its own record."""
-        if item.held > item.extent:
-            return EngineFailed(f"it went beyond its {item.extent} {self._batching.axis}")
-        if phase is None:
-            return None
-        timeline = item.call.timeline
-        rank = self._phase_rank.get(phase)
-        if rank is None:
+    def _misstep(self, item: Item, units: int, progress: Progress[object]) -> EngineFailed | None:
+        """Return what an engine did against the protocol or its own record, if anything."""
+        if item.held > item.extent or progress.units > units:
+            return EngineFailed(f"it went further along the {self._batching.axis} than it may")
+        if progress.phase is not None and progress.phase not in self._phase_rank:
             return EngineFailed("it went to a phase that is not declared")
-        # An item that lags behind another of its call moves nothing: time only goes forward.
-        if rank > self._phase_rank[timeline.phase]:
-            timeline.enter(phase, now_s)
+        if progress.finished is not None and not self._units.keys() >= progress.finished.keys():
+            return EngineFailed("it came to work in a unit that is not declared")
         return None
+
+    def _enter(self, call: LiveCall, phase: str, now_s: float) -> None:
+        """Move a call's time forward; an item that lags behind another moves nothing."""
+        if self._phase_rank[phase] > self._phase_rank[call.timeline.phase]:
+            call.timeline.enter(phase, now_s)
 
     def _end(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call as a whole. What it had not delivered is dropped."""
@@ -314,3 +320,10 @@ class Scheduler:
             return Delivery(call, (), call.failure, report)
         call.pending.append(Ended(report.work, report.phases_s))
         return Delivery(call, call.pending, None, report)
+
+
+def _closing_phase(record: WorkloadRecord) -> str | None:
+    """Return the host phase that follows the last device phase: what is left to do then."""
+    kinds = [phase.kind for phase in record.phases]
+    after = len(kinds) - kinds[::-1].index(PhaseKind.DEVICE)
+    return record.phases[after].name if kinds[after] is PhaseKind.HOST else None

@@ -125,6 +125,11 @@ class LiveCall:
         """When the call's time is up."""
         return self.arrived_s + self.call.deadline_s
 
+    @property
+    def all_over(self) -> bool:
+        """Whether no item waits or runs any more."""
+        return all(item.stage is Stage.OVER for item in self.items)
+
     def work(self) -> Work:
         """Return what its items came to together; only true when all are over."""
         total = self.items[0].work

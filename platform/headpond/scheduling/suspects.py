@@ -11,9 +11,10 @@ from headpond.scheduling.sequence import Item, Stage
 class Suspects:
     """Groups of items of which at least one made a step fail, still to be tried alone.
 
-    A group that fails again is split; a group that succeeds is cleared. One bad item among
-    n is found after at most 2 log2(n) further steps, and while any are left to be tried
-    nothing else is stepped: a clean step proves nothing about those that were not in it.
+    A group that fails again is split; one that succeeds is cleared. One bad item among n is
+    found after at most 2 log2(n) further steps, and until then nothing else is stepped, so
+    that it spoils no other step. An item that has no place in the step of its group is
+    cleared too: when it is the bad one, its next step says so.
     """
 
     __slots__ = ("_groups",)
@@ -33,11 +34,6 @@ class Suspects:
             if group:
                 return group
         return []
-
-    def put_back(self, group: Sequence[Item]) -> None:
-        """Try a group later: it had no place in the step."""
-        if group:
-            self._groups.append(list(group))
 
     def split(self, group: Sequence[Item]) -> None:
         """Try the two halves of a group that failed together, next."""
