@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headpond.bundle.manifest import Manifest
-from headpond.call import Answer, Call, ModelCard
+from headpond.call import Call, ModelCard
 from headpond.errors import InvalidRequest, ModelNotFound
 from headpond.record import WorkloadRecord
+from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.loop import ContinuousLoop
 from headpond.telemetry.metrics import Metrics
 
@@ -31,7 +32,7 @@ class LocalBackend:
     loop: ContinuousLoop
     metrics_source: Metrics
 
-    async def submit(self, call: Call) -> Answer:
+    async def submit(self, call: Call) -> LoopAnswer:
         """Admit a call for this bundle's model.
 
         Raises:
@@ -43,7 +44,7 @@ class LocalBackend:
             raise ModelNotFound(f"The model `{call.model}` does not exist.", param="model")
         return await self.admit(call)
 
-    async def admit(self, call: Call) -> Answer:
+    async def admit(self, call: Call) -> LoopAnswer:
         """Admit a call whose model a router has resolved to this bundle.
 
         Raises:

@@ -139,8 +139,7 @@ class Model:
         over = False
         try:
             yield Opened(accepted=answer.accepted, lane=self._lane)
-            async for batch in answer.batches():
-                self._lanes.send(router_id, stream, batch)
+            await answer.pour(partial(self._lanes.send, router_id, stream))
             over = True
         except HeadpondError as error:
             self._lanes.send(router_id, stream, error)

@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from headpond.call import Event
+from headpond.call import Ended, Event
 from headpond.errors import HeadpondError, WorkerLost
+from headpond.mailbox import Mailbox
 
 _LENGTH = struct.Struct("<I")
 _TOKEN_BYTES = 32
@@ -114,21 +115,20 @@ class LaneServer:
 
 
 class LaneHub:
-    """A router's end of all its lanes, and the queues of its open streams."""
+    """A router's end of all its lanes, and the mailboxes of its open streams."""
 
     def __init__(self) -> None:
         self.router_id = secrets.token_bytes(_ROUTER_ID_BYTES)
         self._numbers = itertools.count()
-        self._queues: dict[int, asyncio.Queue[Batch]] = {}
+        self._mailboxes: dict[int, Mailbox] = {}
         self._attached: dict[int, LaneAddress] = {}
         self._lanes: dict[LaneAddress, asyncio.Task[asyncio.Task[None]]] = {}
 
-    def open_stream(self) -> tuple[int, asyncio.Queue[Batch]]:
-        """Return a new stream's number and the queue its events will come to."""
-        stream = next(self._numbers)
-        queue: asyncio.Queue[Batch] = asyncio.Queue()
-        self._queues[stream] = queue
-        return stream, queue
+    def open_stream(self) -> tuple[int, Mailbox]:
+        """Return a new stream's number and the mailbox its events will come to."""
+        stream, mailbox = next(self._numbers), Mailbox(asyncio.get_running_loop())
+        self._mailboxes[stream] = mailbox
+        return stream, mailbox
 
     async def attach(self, stream: int, address: LaneAddress) -> None:
         """Make sure that the lane to `address` is open; the stream fails if it breaks.
@@ -149,7 +149,7 @@ class LaneHub:
 
     def close_stream(self, stream: int) -> None:
         """Forget a stream; events that still come for it are dropped."""
-        self._queues.pop(stream, None)
+        self._mailboxes.pop(stream, None)
         self._attached.pop(stream, None)
 
     async def close(self) -> None:
@@ -174,9 +174,8 @@ class LaneHub:
                 frame: list[tuple[int, Batch]] = pickle.loads(  # noqa: S301
                     await reader.readexactly(length)
                 )
-                for stream, events in frame:
-                    if (queue := self._queues.get(stream)) is not None:
-                        queue.put_nowait(events)
+                for stream, batch in frame:
+                    self._hand_over(stream, batch)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the replica is gone; its streams are told below
         finally:
@@ -184,4 +183,15 @@ class LaneHub:
             self._lanes.pop(address, None)
             for stream, attached in self._attached.items():
                 if attached == address:
-                    self._queues[stream].put_nowait(WorkerLost())
+                    self._mailboxes[stream].end((), WorkerLost())
+
+    def _hand_over(self, stream: int, batch: Batch) -> None:
+        mailbox = self._mailboxes.get(stream)
+        if mailbox is None:
+            return
+        if isinstance(batch, HeadpondError):
+            mailbox.end((), batch)
+        elif isinstance(batch[-1], Ended):
+            mailbox.end(batch, None)
+        else:
+            mailbox.push(batch)

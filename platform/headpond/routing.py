@@ -7,12 +7,21 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from headpond.bundle.alias import AliasTable
-from headpond.call import Accepted, Answer, Call, Ended, Event, ModelCard
-from headpond.errors import DeadlineExceeded, HeadpondError, ModelNotFound, NotReady, WorkerLost
+from headpond.call import Accepted, Answer, Call, Event, ModelCard
+from headpond.errors import (
+    DeadlineExceeded,
+    HeadpondError,
+    ModelNotFound,
+    NotReady,
+    RequestCancelled,
+    WorkerLost,
+)
 from headpond.hop import ModelHandle, Opened, ReplicaStatus
-from headpond.lane import Batch, LaneHub
+from headpond.lane import LaneHub
+from headpond.mailbox import Mailbox
 from headpond.telemetry.exposition import merge_expositions
 
 _ATTEMPTS = 2
@@ -181,23 +190,20 @@ class _StreamedAnswer:
         self,
         opened: Opened,
         held: AsyncGenerator[Opened | HeadpondError, None],
-        queue: asyncio.Queue[Batch],
+        mailbox: Mailbox,
         forget: Callable[[], None],
         deadline_s: float,
     ) -> None:
         self.accepted = opened.accepted
         self._held = held
-        self._queue = queue
+        self._mailbox = mailbox
         self._forget = forget
-        self._ended = False
         # The replica keeps the deadline; this is for a replica that stands still.
-        self._late = asyncio.get_running_loop().call_later(
-            deadline_s + _GRACE_S, queue.put_nowait, DeadlineExceeded()
-        )
+        mailbox.end_after(deadline_s + _GRACE_S, partial(mailbox.end, ()), DeadlineExceeded())
 
     @classmethod
     async def open(cls, handle: ModelHandle, call: Call, hub: LaneHub) -> _StreamedAnswer:
-        stream, queue = hub.open_stream()
+        stream, mailbox = hub.open_stream()
         held = handle.stream(call, hub.router_id, stream)
         try:
             opened = await anext(held)
@@ -208,22 +214,17 @@ class _StreamedAnswer:
             hub.close_stream(stream)
             await held.aclose()
             raise
-        return cls(opened, held, queue, lambda: hub.close_stream(stream), call.deadline_s)
+        forget = partial(hub.close_stream, stream)
+        return cls(opened, held, mailbox, forget, call.deadline_s)
 
-    async def batches(self) -> AsyncIterator[Sequence[Event]]:
-        while True:
-            batch = await self._queue.get()
-            if isinstance(batch, HeadpondError):
-                raise batch
-            self._ended = isinstance(batch[-1], Ended)
-            yield batch
-            if self._ended:
-                return
+    def batches(self) -> AsyncIterator[Sequence[Event]]:
+        return self._mailbox.batches()
 
     async def close(self) -> None:
-        self._late.cancel()
+        over = self._mailbox.over
+        self._mailbox.end((), RequestCancelled())
         self._forget()
-        if self._ended:
+        if over:
             # The Serve call is about to end by itself; cancelling it would count as a failure.
             with suppress(TimeoutError, StopAsyncIteration, WorkerLost):
                 async with asyncio.timeout(_GRACE_S):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ray.exceptions import RayError
 from ray.serve import get_deployment_handle
@@ -13,7 +13,7 @@ from headpond.errors import HeadpondError, WorkerLost
 from headpond.hop import Answered, Opened, ReplicaStatus
 
 if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle
+    from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
     from headpond.call import Call
 
@@ -24,7 +24,7 @@ MODEL_DEPLOYMENT = "Model"
 class ServeHandle:
     """Calls the replicas of one application over Serve's gRPC transport."""
 
-    def __init__(self, handle: DeploymentHandle) -> None:
+    def __init__(self, handle: DeploymentHandle[object]) -> None:
         # By value over gRPC: passing references through the object store costs several
         # times more for messages of this size.
         by_value = handle.options(_by_reference=False)
@@ -44,7 +44,10 @@ class ServeHandle:
         self, call: Call, router_id: bytes, stream: int
     ) -> AsyncGenerator[Opened | HeadpondError, None]:
         """Open a stream on one replica and hold it; closing the generator cancels it."""
-        response = self._streaming.stream.remote(call, router_id, stream)
+        response = cast(
+            "DeploymentResponseGenerator[Opened | HeadpondError]",
+            self._streaming.stream.remote(call, router_id, stream),
+        )
         over = False
         try:
             async for opened in response:
@@ -54,7 +57,7 @@ class ServeHandle:
             raise WorkerLost from error
         finally:
             if not over:
-                response.cancel()
+                response.cancel()  # type: ignore[no-untyped-call]
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
         """Ask every replica how it is; empty when none runs."""
