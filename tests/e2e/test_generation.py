@@ -164,7 +164,9 @@ def test_health_is_open_and_metrics_are_not(platform: Platform, text: str) -> No
 
 def gauges(platform: Platform) -> dict[str, float]:
     text = httpx2.get(f"{platform.direct(MODEL)}/metrics", headers=AUTH, timeout=5).text
-    found = re.findall(r"^headpond_(running|waiting|state_held_bytes)\{[^}]*\} ([\d.e+]+)$", text, re.M)
+    found = re.findall(
+        r"^headpond_(running|waiting|state_held_bytes)\{[^}]*\} ([\d.e+]+)$", text, re.M
+    )
     return {name: float(value) for name, value in found}
 
 

@@ -58,7 +58,7 @@ class Tiny:
         """What transformers' own generate says, the end token included."""
         prompt = torch.tensor([list(token_ids)])
         with torch.inference_mode():
-            output = self.reference.generate(
+            output = self.reference.generate(  # type: ignore[operator]
                 prompt,
                 attention_mask=torch.ones_like(prompt),
                 max_new_tokens=count,
@@ -72,7 +72,7 @@ class Tiny:
 def _token_bytes(config: PretrainedConfig) -> int:
     kv_heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
     head_dim = config.hidden_size // config.num_attention_heads
-    return config.num_hidden_layers * 2 * kv_heads * head_dim * 4
+    return int(config.num_hidden_layers * 2 * kv_heads * head_dim * 4)
 
 
 def train_tokenizer() -> PreTrainedTokenizerFast:
@@ -86,9 +86,8 @@ def train_tokenizer() -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     backend.train_from_iterator(TEXTS, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|im_end|>", bos_token="<|im_start|>"
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)  # type: ignore[no-untyped-call]
+    tokenizer.add_special_tokens({"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"})
     tokenizer.chat_template = TEMPLATE
     return tokenizer
 
@@ -127,7 +126,7 @@ def bundle_of(folder: Path, architecture: str, stop_tokens: Iterable[str] = ()) 
 
 def save_tiny(folder: Path, config: PretrainedConfig) -> Tiny:
     torch.manual_seed(7)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -244,13 +243,14 @@ def drive_items(
     """Step all items to their end; item `i` joins at step `i * stagger`."""
     runs = [Run(engine.start(engine.plan(item)), []) for item in items]
     redo: dict[int, int] = {}
-    step = 0
+    step = preemptions = 0
     while any(run.last is None for run in runs):
         active = [at for at, run in enumerate(runs) if run.last is None and at * stagger <= step]
         step += 1
         if not active:
             continue
-        if preempt_every and step % preempt_every == 0:
+        if preempt_every and step % preempt_every == 0 and preemptions < 3 * len(items):
+            preemptions += 1
             victim = active[step % len(active)]
             redo[victim] = redo.get(victim, 0) + engine.preempt(runs[victim].slot)
         quanta = [_quantum(runs[at].slot, redo.get(at, 0), chunk) for at in active]

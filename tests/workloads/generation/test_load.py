@@ -5,13 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from transformers import (
-    Gemma2Config,
-    Lfm2Config,
-    LlamaConfig,
-    MambaConfig,
-    PretrainedConfig,
-)
+import torch
+from transformers import AutoConfig, PretrainedConfig
 
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings
@@ -23,7 +18,7 @@ if TYPE_CHECKING:
     from workloads.generation.conftest import Tiny
 
 SMALL = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2}
-HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
 SETTINGS = EngineSettings(state_bytes=2**20)
 
 
@@ -74,36 +69,32 @@ def test_stop_tokens_that_the_tokenizer_lacks_are_refused(tiny: Tiny) -> None:
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
 def test_a_device_that_is_not_there_is_refused(tiny: Tiny, device: str) -> None:
-    import torch
-
     if torch.cuda.is_available() and device == "cuda":
         pytest.skip("there is one")
     with pytest.raises(BundleError, match=device):
         load(tiny.bundle, EngineSettings(state_bytes=2**20, device=device))
 
 
-UNSUPPORTED: dict[str, Callable[[], PretrainedConfig]] = {
-    "soft-capped attention": lambda: Gemma2Config(
-        **SMALL, **HEADS, intermediate_size=48, head_dim=8
+UNSUPPORTED: dict[str, tuple[str, dict[str, object]]] = {
+    "soft-capped attention": ("gemma2", {**HEADS, "head_dim": 8}),
+    "no attention": ("mamba", {"state_size": 4}),
+    "convolutions between attention": (
+        "lfm2",
+        {**HEADS, "layer_types": ["conv", "full_attention"]},
     ),
-    "no attention": lambda: MambaConfig(**SMALL, state_size=4),
-    "convolutions between attention": lambda: Lfm2Config(
-        **SMALL, **HEADS, intermediate_size=48, layer_types=["conv", "full_attention"]
-    ),
-    "batch-dependent positions": lambda: LlamaConfig(
-        **SMALL,
-        **HEADS,
-        intermediate_size=48,
-        rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
+    "batch-dependent positions": (
+        "llama",
+        {**HEADS, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
     ),
 }
 
 
-@pytest.mark.parametrize("config", UNSUPPORTED.values(), ids=UNSUPPORTED)
+@pytest.mark.parametrize("kind", UNSUPPORTED)
 def test_models_that_would_be_computed_wrong_are_refused(
-    config: Callable[[], PretrainedConfig], make_tiny: Callable[[PretrainedConfig], Tiny]
+    kind: str, make_tiny: Callable[[PretrainedConfig], Tiny]
 ) -> None:
-    bundle = make_tiny(config()).bundle
+    model_type, changes = UNSUPPORTED[kind]
+    bundle = make_tiny(AutoConfig.for_model(model_type, **SMALL, **changes)).bundle
     with pytest.raises(BundleError) as refusal:
         load(bundle, SETTINGS)
     assert refusal.value.param is not None

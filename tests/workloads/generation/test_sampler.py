@@ -60,7 +60,7 @@ def test_the_distribution_is_that_of_transformers(sampling: Sampling, seed: int)
         warpers.append(TopPLogitsWarper(sampling.top_p))
     if sampling.min_p:
         warpers.append(MinPLogitsWarper(sampling.min_p))
-    expected = warpers(torch.zeros(1, 1, dtype=torch.long), logits.clone()).softmax(-1)[0]
+    expected = warpers(torch.zeros(1, 1, dtype=torch.long), logits.clone()).softmax(-1)[0]  # type: ignore[arg-type]
     token_ids, weights = candidates(logits[0] / sampling.temperature, sampling)
     found = torch.zeros(VOCAB).index_put((token_ids,), weights / weights.sum())
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
@@ -151,7 +151,9 @@ def test_no_alternatives_can_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-@pytest.mark.parametrize("sampling", [Sampling(temperature=0), Sampling(seed=1, top_p=0.9)], ids=str)
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0), Sampling(seed=1, top_p=0.9)], ids=str
+)
 def test_logits_that_are_not_finite_spoil_their_own_row_only(
     poison: float, sampling: Sampling
 ) -> None:

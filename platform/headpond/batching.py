@@ -1,0 +1,43 @@
+"""How requests share an engine: along which axis, and with whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuous:
+    """Requests join and leave between steps, and share each step with others.
+
+    Attributes:
+        axis: What a request holds more of with each step, e.g. `tokens`.
+        extent: Dimensions whose sum is the most it ever holds along the axis.
+        first_phase: The dimension that is worked off in chunks before the first output.
+        compatible_by: Names of what must be equal to share a step, in the order of `Plan.key`.
+        granule: The axis is held in multiples of this: a number or a bundle symbol.
+        step_budget: Units along the axis that one step may work off, over all its slots.
+    """
+
+    axis: str
+    extent: tuple[str, ...]
+    first_phase: str | None = None
+    compatible_by: tuple[str, ...] = ()
+    granule: int | str = 1
+    step_budget: int = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formed:
+    """Requests finish in one forward over a batch that is formed first.
+
+    Attributes:
+        axis: What the batch is made of, e.g. `padded_tokens`.
+        bucket_by: Dimensions by which alike requests are brought together.
+        budget: Units along the axis in one batch.
+        window_ms: The longest an open batch waits for more while the engine is busy.
+    """
+
+    axis: str
+    bucket_by: tuple[str, ...]
+    budget: int
+    window_ms: float = 0.0

@@ -1,0 +1,1 @@
+"""The torch engine of text generation, one noun a module."""

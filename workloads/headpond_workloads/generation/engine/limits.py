@@ -1,0 +1,68 @@
+"""What a loaded model can be asked for, and the errors that say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headpond.errors import ContextLengthExceeded, InvalidRequest
+from headpond_workloads.generation.items import GenerationItem, Sampling
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Bounds on one sequence.
+
+    Attributes:
+        context_tokens: The most tokens of prompt and output together; the smaller of the
+            model's context and what the KV memory holds.
+        vocab_tokens: Token IDs are below this.
+    """
+
+    context_tokens: int
+    vocab_tokens: int
+
+    def output_tokens(self, item: GenerationItem, prompt_tokens: int) -> int:
+        """Return the most tokens an item may generate.
+
+        Raises:
+            ContextLengthExceeded: The prompt, or the prompt and the output that was asked
+                for, are longer than the context.
+            InvalidRequest: It asks for less than one token.
+        """
+        room = self.context_tokens - prompt_tokens
+        limit = f"This model's maximum context length is {self.context_tokens} tokens."
+        if room < 1:
+            raise ContextLengthExceeded(
+                f"{limit} However, your prompt has {prompt_tokens} tokens, which leaves none to "
+                "generate. Please reduce the length of the prompt.",
+                param=item.prompt.param,
+            )
+        asked = item.max_output_tokens
+        if asked is None:
+            return room
+        if asked < 1:
+            raise InvalidRequest(
+                f"{asked} output tokens are too few; ask for at least 1",
+                param=item.max_tokens_param,
+            )
+        if asked > room:
+            raise ContextLengthExceeded(
+                f"{limit} However, you requested {prompt_tokens + asked} tokens ({prompt_tokens} "
+                f"in the prompt, {asked} in the completion). Please reduce the length of the "
+                "prompt or the completion.",
+                param=item.max_tokens_param,
+            )
+        return asked
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        """Refuse biases on tokens that the model does not have.
+
+        Raises:
+            InvalidRequest: Names the token.
+        """
+        for token_id in sampling.logit_bias:
+            if not 0 <= token_id < self.vocab_tokens:
+                raise InvalidRequest(
+                    f"token ID {token_id} is outside the vocabulary (0 to {self.vocab_tokens - 1})",
+                    param="logit_bias",
+                )
