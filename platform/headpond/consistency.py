@@ -26,8 +26,15 @@ MEASURES = frozenset(
 
 def inconsistencies(record: WorkloadRecord) -> list[str]:
     """Return everything that contradicts something else in the declaration."""
-    checks = (_name_problems, _work_problems, _axis_problems, _state_problems)
-    checks += (_phase_problems, _fit_problems, _alias_problems)
+    checks = (
+        _name_problems,
+        _work_problems,
+        _axis_problems,
+        _state_problems,
+        _phase_problems,
+        _fit_problems,
+        _alias_problems,
+    )
     return list(chain.from_iterable(check(record) for check in checks))
 
 
