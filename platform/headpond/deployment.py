@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,9 +24,9 @@ from headpond.bundle.loading import load_engine
 from headpond.bundle.store import open_bundle
 from headpond.engine import EngineSettings
 from headpond.errors import HeadpondError, NotReady
-from headpond.hop import Answered, Opened, ReplicaStatus
+from headpond.hop import Answered, ReplicaStatus
 from headpond.http.app import build_app
-from headpond.lane import LaneServer
+from headpond.lane import LaneAddress, LaneServer
 from headpond.planner import plan_memory
 from headpond.registry import workload
 from headpond.scheduling.loop import ContinuousLoop
@@ -129,25 +129,23 @@ class Model:
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int
-    ) -> AsyncGenerator[Opened | HeadpondError, None]:
-        """Admit a routed stream, send its events over the router's lane, end when it ends."""
+    ) -> LaneAddress | HeadpondError | None:
+        """Run a routed stream to its end; its events go out over the router's lane."""
+        if not self._lanes.is_open(router_id):
+            return self._lane
         try:
             answer = await self._backend.admit(call)
         except HeadpondError as error:
-            yield error
-            return
-        over = False
+            return error
+        send = partial(self._lanes.send, router_id, stream)
+        send(answer.accepted)
         try:
-            yield Opened(accepted=answer.accepted, lane=self._lane)
-            await answer.pour(partial(self._lanes.send, router_id, stream))
-            over = True
+            await answer.pour(send)
         except HeadpondError as error:
-            self._lanes.send(router_id, stream, error)
-            over = True
+            send(error)
         finally:
-            if not over:
-                self._lanes.forget(router_id, stream)
             await answer.close()
+        return None
 
     async def status(self) -> ReplicaStatus:
         """Return how this replica is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,14 +17,6 @@ class Answered:
 
     accepted: Accepted
     events: tuple[Event, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opened:
-    """A stream was admitted; its events come over the lane to `lane`."""
-
-    accepted: Accepted
-    lane: LaneAddress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,10 +49,14 @@ class ModelHandle(Protocol):
         """
         ...
 
-    def stream(
+    async def stream(
         self, call: Call, router_id: bytes, stream: int
-    ) -> AsyncGenerator[Opened | HeadpondError, None]:
-        """Open a stream on one replica and hold it until it is over; closing cancels it.
+    ) -> LaneAddress | HeadpondError | None:
+        """Run a stream to its end on one replica; cancelled with the awaiting task.
+
+        What was admitted, the events and late errors come over the lane; here comes None
+        when it is over, the error of a call that was refused, or, when the router has no
+        lane to that replica yet, the address to open one at before trying again.
 
         Raises:
             WorkerLost: The replica died, or none could be reached.

@@ -21,17 +21,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from headpond.call import Ended, Event
+from headpond.call import Accepted, Ended, Event
 from headpond.errors import HeadpondError, WorkerLost
 from headpond.mailbox import Mailbox
 
 _LENGTH = struct.Struct("<I")
 _TOKEN_BYTES = 32
 _ROUTER_ID_BYTES = 16
+_WELCOME = b"\x01"
 _GREETING_BYTES = _TOKEN_BYTES + _ROUTER_ID_BYTES
 
-Batch = Sequence[Event] | HeadpondError
-"""The events of one step, or the error with which the stream ends."""
+Batch = Accepted | Sequence[Event] | HeadpondError
+"""What was admitted, first; then the events of a step; or the error that ends the stream."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,28 +69,29 @@ class LaneServer:
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
-    def send(self, router_id: bytes, stream: int, events: Batch) -> None:
-        """Send events of one stream; what comes in the same loop turn shares a frame.
+    def is_open(self, router_id: bytes) -> bool:
+        """Return whether a router has a lane here."""
+        return router_id in self._writers
 
-        Events for a router whose lane is not open yet wait for it, until `forget`.
+    def send(self, router_id: bytes, stream: int, batch: Batch) -> bool:
+        """Send a batch of one stream; what comes in the same loop turn shares a frame.
+
+        Returns False when the router has no lane here: nobody would ever read it.
         """
-        self._pending.setdefault(router_id, []).append((stream, events))
+        if router_id not in self._writers:
+            return False
+        self._pending.setdefault(router_id, []).append((stream, batch))
         if not self._flush_scheduled:
             self._flush_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
-
-    def forget(self, router_id: bytes, stream: int) -> None:
-        """Drop what waits for a stream whose caller went away before its lane was open."""
-        if (waiting := self._pending.get(router_id)) is not None:
-            self._pending[router_id] = [entry for entry in waiting if entry[0] != stream]
-            if not self._pending[router_id]:
-                del self._pending[router_id]
+        return True
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        for router_id in [router for router in self._pending if router in self._writers]:
-            frame = pickle.dumps(self._pending.pop(router_id), protocol=pickle.HIGHEST_PROTOCOL)
+        for router_id, batches in self._pending.items():
+            frame = pickle.dumps(batches, protocol=pickle.HIGHEST_PROTOCOL)
             self._writers[router_id].write(_LENGTH.pack(len(frame)) + frame)
+        self._pending.clear()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -102,7 +104,7 @@ class LaneServer:
             writer.close()
             return
         self._writers[router_id] = writer
-        self._flush()
+        writer.write(_WELCOME)
         try:
             await reader.read()  # nothing more comes: this ends when the router goes
         except ConnectionError:
@@ -114,24 +116,62 @@ class LaneServer:
             writer.close()
 
 
+@dataclass(kw_only=True, slots=True)
+class OpenStream:
+    """One stream at the router's end.
+
+    Attributes:
+        number: Its number on the wire.
+        accepted: Done when the replica has admitted the call.
+        mailbox: Where its events come.
+        address: The lane it comes over, once that is known.
+    """
+
+    number: int
+    accepted: asyncio.Future[Accepted]
+    mailbox: Mailbox
+    address: LaneAddress | None = None
+
+    def take(self, batch: Batch) -> None:
+        """Take what came for the stream."""
+        if isinstance(batch, Accepted):
+            if not self.accepted.done():
+                self.accepted.set_result(batch)
+        elif isinstance(batch, HeadpondError):
+            self.fail(batch)
+        elif isinstance(batch[-1], Ended):
+            self.mailbox.end(batch, None)
+        else:
+            self.mailbox.push(batch)
+
+    def fail(self, error: HeadpondError) -> None:
+        """End the stream, whether or not it was admitted yet."""
+        if not self.accepted.done():
+            self.accepted.set_exception(error)
+            self.accepted.exception()  # who still waits gets it; nobody else has to
+        self.mailbox.end((), error)
+
+
 class LaneHub:
-    """A router's end of all its lanes, and the mailboxes of its open streams."""
+    """A router's end of all its lanes, and its open streams."""
 
     def __init__(self) -> None:
         self.router_id = secrets.token_bytes(_ROUTER_ID_BYTES)
         self._numbers = itertools.count()
-        self._mailboxes: dict[int, Mailbox] = {}
-        self._attached: dict[int, LaneAddress] = {}
+        self._streams: dict[int, OpenStream] = {}
         self._lanes: dict[LaneAddress, asyncio.Task[asyncio.Task[None]]] = {}
 
-    def open_stream(self) -> tuple[int, Mailbox]:
-        """Return a new stream's number and the mailbox its events will come to."""
-        stream, mailbox = next(self._numbers), Mailbox(asyncio.get_running_loop())
-        self._mailboxes[stream] = mailbox
-        return stream, mailbox
+    def open_stream(self) -> OpenStream:
+        """Return a new stream; what comes for its number reaches it until it is closed."""
+        loop = asyncio.get_running_loop()
+        stream = OpenStream(
+            number=next(self._numbers), accepted=loop.create_future(), mailbox=Mailbox(loop)
+        )
+        self._streams[stream.number] = stream
+        return stream
 
-    async def attach(self, stream: int, address: LaneAddress) -> None:
-        """Make sure that the lane to `address` is open; the stream fails if it breaks.
+    async def connect(self, address: LaneAddress) -> None:
+        """Return when the lane to a replica is open on both ends.
 
         Raises:
             WorkerLost: The replica does not answer at its address.
@@ -140,20 +180,18 @@ class LaneHub:
         if connecting is None:
             connecting = asyncio.create_task(self._connect(address))
             self._lanes[address] = connecting
-        self._attached[stream] = address
         try:
             await asyncio.shield(connecting)
-        except OSError as error:
+        except (OSError, asyncio.IncompleteReadError) as error:
             self._lanes.pop(address, None)
             raise WorkerLost from error
 
-    def close_stream(self, stream: int) -> None:
-        """Forget a stream; events that still come for it are dropped."""
-        self._mailboxes.pop(stream, None)
-        self._attached.pop(stream, None)
+    def close_stream(self, stream: OpenStream) -> None:
+        """Forget a stream; what still comes for it is dropped."""
+        self._streams.pop(stream.number, None)
 
     async def close(self) -> None:
-        """Close every lane; streams still open on one end with `WorkerLost`."""
+        """Close every lane; streams still open end with `WorkerLost`."""
         for connecting in list(self._lanes.values()):
             if connecting.done() and not connecting.cancelled() and not connecting.exception():
                 connecting.result().cancel()
@@ -162,6 +200,11 @@ class LaneHub:
     async def _connect(self, address: LaneAddress) -> asyncio.Task[None]:
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(address.token + self.router_id)
+        try:
+            await reader.readexactly(len(_WELCOME))
+        except BaseException:
+            writer.close()
+            raise
         return asyncio.create_task(self._read(address, reader, writer))
 
     async def _read(
@@ -174,24 +217,15 @@ class LaneHub:
                 frame: list[tuple[int, Batch]] = pickle.loads(  # noqa: S301
                     await reader.readexactly(length)
                 )
-                for stream, batch in frame:
-                    self._hand_over(stream, batch)
+                for number, batch in frame:
+                    if (stream := self._streams.get(number)) is not None:
+                        stream.address = address
+                        stream.take(batch)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the replica is gone; its streams are told below
         finally:
             writer.close()
             self._lanes.pop(address, None)
-            for stream, attached in self._attached.items():
-                if attached == address:
-                    self._mailboxes[stream].end((), WorkerLost())
-
-    def _hand_over(self, stream: int, batch: Batch) -> None:
-        mailbox = self._mailboxes.get(stream)
-        if mailbox is None:
-            return
-        if isinstance(batch, HeadpondError):
-            mailbox.end((), batch)
-        elif isinstance(batch[-1], Ended):
-            mailbox.end(batch, None)
-        else:
-            mailbox.push(batch)
+            for stream in self._streams.values():
+                if stream.address == address:
+                    stream.fail(WorkerLost())

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from headpond.call import Event
-from headpond.errors import HeadpondError
+from headpond.errors import HeadpondError, RequestCancelled
 
-Sink = Callable[[Sequence[Event]], None]
+Sink = Callable[[Sequence[Event]], bool]
+"""Takes a batch; False says that nobody will read it, nor anything after it."""
 
 
 class Mailbox:
@@ -33,7 +34,8 @@ class Mailbox:
         if self.over:
             return
         if self._sink is not None:
-            self._sink(events)
+            if not self._sink(events):
+                self.end((), RequestCancelled())
         else:
             self._events.extend(events)
             self._wake()
@@ -82,11 +84,13 @@ class Mailbox:
         Cheaper than `batches` by the waking of a task for each batch.
 
         Raises:
-            HeadpondError: What the mailbox was ended with.
+            HeadpondError: What the mailbox was ended with; `RequestCancelled` when the sink
+                has no reader any more.
         """
         if self._events:
             events, self._events = self._events, []
-            sink(events)
+            if not sink(events):
+                raise RequestCancelled
         self._sink = sink
         while not self.over:
             await self._news()

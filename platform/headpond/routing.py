@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 from headpond.bundle.alias import AliasTable
 from headpond.call import Accepted, Answer, Call, Event, ModelCard
@@ -19,9 +18,8 @@ from headpond.errors import (
     RequestCancelled,
     WorkerLost,
 )
-from headpond.hop import ModelHandle, Opened, ReplicaStatus
-from headpond.lane import LaneHub
-from headpond.mailbox import Mailbox
+from headpond.hop import ModelHandle, ReplicaStatus
+from headpond.lane import LaneAddress, LaneHub, OpenStream
 from headpond.telemetry.exposition import merge_expositions
 
 _ATTEMPTS = 2
@@ -186,47 +184,47 @@ class _WholeAnswer:
 class _StreamedAnswer:
     """An answer whose events come over a lane while its Serve call is held open."""
 
-    def __init__(
-        self,
-        opened: Opened,
-        held: AsyncGenerator[Opened | HeadpondError, None],
-        mailbox: Mailbox,
-        forget: Callable[[], None],
-        deadline_s: float,
-    ) -> None:
-        self.accepted = opened.accepted
+    def __init__(self, hub: LaneHub, stream: OpenStream, held: asyncio.Task[None]) -> None:
+        self.accepted = stream.accepted.result()
+        self._hub = hub
+        self._stream = stream
         self._held = held
-        self._mailbox = mailbox
-        self._forget = forget
-        # The replica keeps the deadline; this is for a replica that stands still.
-        mailbox.end_after(deadline_s + _GRACE_S, partial(mailbox.end, ()), DeadlineExceeded())
 
     @classmethod
     async def open(cls, handle: ModelHandle, call: Call, hub: LaneHub) -> _StreamedAnswer:
-        stream, mailbox = hub.open_stream()
-        held = handle.stream(call, hub.router_id, stream)
+        stream = hub.open_stream()
+        held = asyncio.create_task(_hold(handle, call, hub, stream))
         try:
-            opened = await anext(held)
-            if isinstance(opened, HeadpondError):
-                raise opened
-            await hub.attach(stream, opened.lane)
+            await stream.accepted
         except BaseException:
             hub.close_stream(stream)
-            await held.aclose()
+            stream.accepted.cancel()
+            held.cancel()
             raise
-        forget = partial(hub.close_stream, stream)
-        return cls(opened, held, mailbox, forget, call.deadline_s)
+        # The replica keeps the deadline; this is for a replica that stands still.
+        stream.mailbox.end_after(call.deadline_s + _GRACE_S, stream.fail, DeadlineExceeded())
+        return cls(hub, stream, held)
 
     def batches(self) -> AsyncIterator[Sequence[Event]]:
-        return self._mailbox.batches()
+        return self._stream.mailbox.batches()
 
     async def close(self) -> None:
-        over = self._mailbox.over
-        self._mailbox.end((), RequestCancelled())
-        self._forget()
-        if over:
-            # The Serve call is about to end by itself; cancelling it would count as a failure.
-            with suppress(TimeoutError, StopAsyncIteration, WorkerLost):
-                async with asyncio.timeout(_GRACE_S):
-                    await anext(self._held)
-        await self._held.aclose()
+        if not self._stream.mailbox.over:
+            self._held.cancel()
+            self._stream.fail(RequestCancelled())
+        self._hub.close_stream(self._stream)
+
+
+async def _hold(handle: ModelHandle, call: Call, hub: LaneHub, stream: OpenStream) -> None:
+    """Hold the Serve call of a stream; what goes wrong with it ends the stream."""
+    try:
+        outcome = await handle.stream(call, hub.router_id, stream.number)
+        while isinstance(outcome, LaneAddress):
+            # One more lane is open after each turn, so there are no more than replicas.
+            await hub.connect(outcome)
+            outcome = await handle.stream(call, hub.router_id, stream.number)
+    except WorkerLost as lost:
+        stream.fail(lost)
+        return
+    if outcome is not None:
+        stream.fail(outcome)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ray.exceptions import RayError
 from ray.serve import get_deployment_handle
 from ray.serve.exceptions import RayServeException
 
 from headpond.errors import HeadpondError, WorkerLost
-from headpond.hop import Answered, Opened, ReplicaStatus
+from headpond.hop import Answered, ReplicaStatus
 
 if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
+    from ray.serve.handle import DeploymentHandle, DeploymentResponse
 
     from headpond.call import Call
+    from headpond.lane import LaneAddress
+
+Outcome = TypeVar("Outcome")
 
 MODEL_DEPLOYMENT = "Model"
 """The name of the one deployment in every model's application."""
@@ -27,37 +31,24 @@ class ServeHandle:
     def __init__(self, handle: DeploymentHandle[object]) -> None:
         # By value over gRPC: passing references through the object store costs several
         # times more for messages of this size.
-        by_value = handle.options(_by_reference=False)
-        self._handle = by_value
-        self._streaming = by_value.options(stream=True)
+        self._handle = handle.options(_by_reference=False)
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
         """Run a call to its end on one replica; cancelled with the awaiting task."""
         response = self._handle.answer.remote(call)
-        try:
-            answered: Answered | HeadpondError = await response
-        except (RayError, RayServeException) as error:
-            raise WorkerLost from error
-        return answered
+        return await _outcome(cast("DeploymentResponse[Answered | HeadpondError]", response))
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int
-    ) -> AsyncGenerator[Opened | HeadpondError, None]:
-        """Open a stream on one replica and hold it; closing the generator cancels it."""
-        response = cast(
-            "DeploymentResponseGenerator[Opened | HeadpondError]",
-            self._streaming.stream.remote(call, router_id, stream),
+    ) -> LaneAddress | HeadpondError | None:
+        """Run a stream to its end on one replica; cancelled with the awaiting task.
+
+        A unary call of Serve: a streaming one costs twice as much to open.
+        """
+        response = self._handle.stream.remote(call, router_id, stream)
+        return await _outcome(
+            cast("DeploymentResponse[LaneAddress | HeadpondError | None]", response)
         )
-        over = False
-        try:
-            async for opened in response:
-                yield opened
-            over = True
-        except (RayError, RayServeException) as error:
-            raise WorkerLost from error
-        finally:
-            if not over:
-                response.cancel()  # type: ignore[no-untyped-call]
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
         """Ask every replica how it is; empty when none runs."""
@@ -76,6 +67,16 @@ class ServeHandle:
         except (RayError, RayServeException) as error:
             raise WorkerLost from error
         return dict(reply for reply in replies if isinstance(reply, tuple))
+
+
+async def _outcome(response: DeploymentResponse[Outcome]) -> Outcome:
+    try:
+        return await response
+    except asyncio.CancelledError:
+        response.cancel()  # type: ignore[no-untyped-call]
+        raise
+    except (RayError, RayServeException) as error:
+        raise WorkerLost from error
 
 
 def connect(app: str) -> ServeHandle | None:

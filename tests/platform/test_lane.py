@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from headpond.call import Done, Event, Output
+from headpond.call import Accepted, Done, Event, Output
 from headpond.errors import DeadlineExceeded, HeadpondError, WorkerLost
-from headpond.lane import Batch, LaneAddress, LaneHub, LaneServer
-from headpond.mailbox import Mailbox
+from headpond.lane import LaneAddress, LaneHub, LaneServer, OpenStream
 from headpond.units import Work
 
 
@@ -30,92 +29,97 @@ async def hub() -> AsyncIterator[LaneHub]:
     await lane_hub.close()
 
 
-async def take(mailbox: Mailbox) -> Batch:
-    """Return the next batch, or the error in its place."""
-    try:
-        async with asyncio.timeout(5):
-            return tuple(await anext(aiter(mailbox.batches())))
-    except HeadpondError as error:
-        return error
-
-
-async def take_all(mailbox: Mailbox, count: int) -> list[Event]:
+async def take_all(stream: OpenStream, count: int) -> list[Event]:
     """Return the next events, in however many batches they come."""
     events: list[Event] = []
     async with asyncio.timeout(5):
-        async for batch in mailbox.batches():
+        async for batch in stream.mailbox.batches():
             events += batch
             if len(events) >= count:
                 break
     return events
 
 
+async def failure(stream: OpenStream) -> HeadpondError:
+    """Return the error with which a stream ends."""
+    with pytest.raises(HeadpondError) as raised:
+        await take_all(stream, 1_000)
+    return raised.value
+
+
+ACCEPTED = Accepted(bundle="toy@1.0.0+abc", model="toy", work=Work(tokens=1))
+
+
 async def test_each_stream_gets_its_own_events_in_order(
     server: tuple[LaneServer, LaneAddress], hub: LaneHub
 ) -> None:
     lanes, address = server
-    first, first_mailbox = hub.open_stream()
-    second, second_mailbox = hub.open_stream()
-    await hub.attach(first, address)
-    await hub.attach(second, address)
-    sent: dict[int, list[Event]] = {first: [], second: []}
+    await hub.connect(address)
+    streams = [hub.open_stream(), hub.open_stream()]
+    sent: dict[int, list[Event]] = {stream.number: [] for stream in streams}
+    for stream in streams:
+        assert lanes.send(hub.router_id, stream.number, ACCEPTED)
     for step in range(5):
-        for stream in (first, second):
-            events = (Output(0, f"{stream}:{step}"), Done(0, Work(output_tokens=step)))
-            sent[stream] += events
-            lanes.send(hub.router_id, stream, events)
+        for stream in streams:
+            events = (
+                Output(0, f"{stream.number}:{step}"),
+                Done(0, Work(output_tokens=step)),
+            )
+            sent[stream.number] += events
+            lanes.send(hub.router_id, stream.number, events)
         await asyncio.sleep(0)
-    assert await take_all(first_mailbox, 10) == sent[first]
-    assert await take_all(second_mailbox, 10) == sent[second]
+    for stream in streams:
+        assert await take_all(stream, 10) == sent[stream.number]
+        assert await stream.accepted == ACCEPTED
 
 
-async def test_events_sent_before_the_lane_is_open_wait_for_it(
+async def test_nothing_is_kept_for_a_router_without_a_lane(
     server: tuple[LaneServer, LaneAddress], hub: LaneHub
 ) -> None:
     lanes, address = server
-    stream, mailbox = hub.open_stream()
-    lanes.send(hub.router_id, stream, (Output(0, "early"),))
-    await asyncio.sleep(0.01)
-    await hub.attach(stream, address)
-    assert await take(mailbox) == (Output(0, "early"),)
+    assert not lanes.is_open(hub.router_id)
+    assert not lanes.send(hub.router_id, 0, (Output(0, "nobody reads this"),))
+    await hub.connect(address)
+    assert lanes.is_open(hub.router_id)
 
 
 async def test_an_error_ends_a_stream_as_itself(
     server: tuple[LaneServer, LaneAddress], hub: LaneHub
 ) -> None:
     lanes, address = server
-    stream, mailbox = hub.open_stream()
-    await hub.attach(stream, address)
-    lanes.send(hub.router_id, stream, DeadlineExceeded("too late", retry_after_s=2.0))
-    error = await take(mailbox)
+    await hub.connect(address)
+    stream = hub.open_stream()
+    lanes.send(hub.router_id, stream.number, ACCEPTED)
+    lanes.send(hub.router_id, stream.number, DeadlineExceeded("too late", retry_after_s=2.0))
+    error = await failure(stream)
     assert isinstance(error, DeadlineExceeded)
     assert (error.message, error.retry_after_s) == ("too late", 2.0)
 
 
 async def test_streams_on_a_broken_lane_end_and_others_go_on(hub: LaneHub) -> None:
     dying, living = LaneServer(), LaneServer()
-    dying_address = await dying.start("127.0.0.1")
-    living_address = await living.start("127.0.0.1")
-    lost, lost_mailbox = hub.open_stream()
-    kept, kept_mailbox = hub.open_stream()
-    await hub.attach(lost, dying_address)
-    await hub.attach(kept, living_address)
-    dying.send(hub.router_id, lost, (Output(0, "last words"),))
-    assert not isinstance(await take(lost_mailbox), HeadpondError)
+    await hub.connect(await dying.start("127.0.0.1"))
+    await hub.connect(await living.start("127.0.0.1"))
+    lost, kept = hub.open_stream(), hub.open_stream()
+    dying.send(hub.router_id, lost.number, (Output(0, "last words"),))
+    living.send(hub.router_id, kept.number, (Output(0, "fine"),))
+    assert await take_all(lost, 1) == [Output(0, "last words")]
+    assert await take_all(kept, 1) == [Output(0, "fine")]
     await dying.stop()
-    assert isinstance(await take(lost_mailbox), WorkerLost)
-    living.send(hub.router_id, kept, (Output(0, "fine"),))
-    assert await take(kept_mailbox) == (Output(0, "fine"),)
+    assert isinstance(await failure(lost), WorkerLost)
+    with pytest.raises(WorkerLost):
+        await lost.accepted
+    living.send(hub.router_id, kept.number, (Output(0, "still fine"),))
+    assert await take_all(kept, 1) == [Output(0, "still fine")]
     await living.stop()
 
 
 async def test_a_wrong_token_opens_nothing(server: tuple[LaneServer, LaneAddress]) -> None:
     lanes, address = server
     thief = LaneHub()
-    stream, mailbox = thief.open_stream()
-    await thief.attach(stream, replace(address, token=b"x" * 32))
-    lanes.send(thief.router_id, stream, (Output(0, "secret"),))
-    assert isinstance(await take(mailbox), WorkerLost)
+    with pytest.raises(WorkerLost):
+        await thief.connect(replace(address, token=b"x" * 32))
+    assert not lanes.is_open(thief.router_id)
     await thief.close()
 
 
@@ -124,21 +128,19 @@ async def test_an_address_where_nobody_listens_is_a_lost_worker(
 ) -> None:
     lanes, address = server
     await lanes.stop()
-    stream, _ = hub.open_stream()
     with pytest.raises(WorkerLost):
-        await hub.attach(stream, address)
+        await hub.connect(address)
 
 
-async def test_what_is_forgotten_is_never_sent(
+async def test_what_comes_for_a_closed_stream_is_dropped(
     server: tuple[LaneServer, LaneAddress], hub: LaneHub
 ) -> None:
     lanes, address = server
-    gone, gone_mailbox = hub.open_stream()
-    kept, kept_mailbox = hub.open_stream()
-    lanes.send(hub.router_id, gone, (Output(0, "gone"),))
-    lanes.send(hub.router_id, kept, (Output(0, "kept"),))
-    lanes.forget(hub.router_id, gone)
-    await hub.attach(kept, address)
-    assert await take(kept_mailbox) == (Output(0, "kept"),)
-    gone_mailbox.end((), None)
-    assert [batch async for batch in gone_mailbox.batches()] == []
+    await hub.connect(address)
+    gone, kept = hub.open_stream(), hub.open_stream()
+    hub.close_stream(gone)
+    lanes.send(hub.router_id, gone.number, (Output(0, "gone"),))
+    lanes.send(hub.router_id, kept.number, (Output(0, "kept"),))
+    assert await take_all(kept, 1) == [Output(0, "kept")]
+    gone.mailbox.end((), None)
+    assert await take_all(gone, 1) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 
@@ -18,7 +18,7 @@ from headpond.errors import (
     Overloaded,
     WorkerLost,
 )
-from headpond.hop import Answered, Opened, ReplicaStatus
+from headpond.hop import Answered, ReplicaStatus
 from headpond.lane import LaneAddress, LaneServer
 from headpond.routing import RoutedBackend
 from headpond.units import Work
@@ -54,28 +54,25 @@ class FakeHandle:
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int
-    ) -> AsyncGenerator[Opened | HeadpondError, None]:
+    ) -> LaneAddress | HeadpondError | None:
+        if self.address is None:
+            self.address = await self.lanes.start("127.0.0.1")
+        if not self.lanes.is_open(router_id):
+            return self.address
         reply = self._next(call)
         if isinstance(reply, WorkerLost):
             raise reply
         if reply is not None:
-            yield reply
-            return
-        if self.address is None:
-            self.address = await self.lanes.start("127.0.0.1")
-        # A replica runs on whether or not the router reads on.
-        running = asyncio.create_task(self._run(router_id, stream))
+            return reply
+        self.lanes.send(router_id, stream, self.accepted)
         try:
-            yield Opened(accepted=self.accepted, lane=self.address)
-            await running
-        finally:
-            self.cancelled += not running.done()
-            running.cancel()
-
-    async def _run(self, router_id: bytes, stream: int) -> None:
-        for event in EVENTS:
-            await asyncio.sleep(0.01)
-            self.lanes.send(router_id, stream, (event,))
+            for event in EVENTS:
+                await asyncio.sleep(0.01)
+                self.lanes.send(router_id, stream, (event,))
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return None
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
         card = ModelCard(
@@ -208,6 +205,7 @@ async def test_closing_a_stream_early_cancels_it(
     answer = await backend.submit(call(stream=True))
     await answer.close()
     await answer.close()
+    await asyncio.sleep(0.005)
     assert handle.cancelled == 1
 
 

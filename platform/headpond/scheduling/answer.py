@@ -17,7 +17,7 @@ class LoopAnswer:
     the engine goes on and frees the call's state.
     """
 
-    __slots__ = ("_accepted", "_cancel", "_mailbox")
+    __slots__ = ("_accepted", "_cancel", "_mailbox", "_over")
 
     def __init__(
         self, accepted: Accepted, loop: AbstractEventLoop, cancel: Callable[[HeadpondError], None]
@@ -32,6 +32,7 @@ class LoopAnswer:
         self._accepted = accepted
         self._cancel = cancel
         self._mailbox = Mailbox(loop)
+        self._over = False
 
     @property
     def accepted(self) -> Accepted:
@@ -57,7 +58,7 @@ class LoopAnswer:
     async def close(self) -> None:
         """Let go of the call; cancels it when it is not over. Safe to call twice."""
         self._mailbox.clear()
-        if not self._mailbox.over:
+        if not self._over:
             self._let_go(RequestCancelled())
 
     def fail_after(self, seconds: float, error: HeadpondError) -> None:
@@ -70,8 +71,10 @@ class LoopAnswer:
 
     def end(self, events: Sequence[Event], error: HeadpondError | None) -> None:
         """Hand over the last events, and the error that is raised after them, if any."""
+        self._over = True
         self._mailbox.end(events, error)
 
     def _let_go(self, error: HeadpondError) -> None:
+        self._over = True
         self._mailbox.end((), error)
         self._cancel(error)
