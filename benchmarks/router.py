@@ -1,8 +1,8 @@
 """Overhead of the direct and the routed path, beside what people use for the same job.
 
-Everybody echoes the same JSON, whole or as 32 server-sent events 5 ms apart. CPU is that of
-the server's whole process tree, less what the tree uses when idle, over the work done in
-the round. Servers run one after another in each round, alternating, with the load client on
+Everybody echoes the same JSON: whole, or as 32 or 256 server-sent events 5 ms apart. CPU is
+that of the server's whole process tree, less what the tree uses when idle, over the work
+done in the round; for streams it includes what opening the stream costs. Servers run one after another in each round, alternating, with the load client on
 the same machine; only ratios within this run mean something.
 
     make bench SUBJECT=router
@@ -16,8 +16,9 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from harness import Server, machine, median, quantile, versions, write_results
@@ -27,7 +28,7 @@ from load import Target, closed_loop
 
 HERE = Path(__file__).parent
 PEER_PYTHON = Path(".bench/router/bin/python")
-CHUNKS = 32
+STREAMS = (32, 256)
 STEP_MS = 5
 
 
@@ -40,10 +41,11 @@ class Contender:
     api_key: str | None = None
 
 
-def body(*, stream: bool) -> bytes:
-    fields: dict[str, object] = {"model": "echo", "text": "the quick brown fox", "stream": stream}
-    if stream:
-        fields["chunks"] = CHUNKS
+def body(chunks: int) -> bytes:
+    """The request: a stream of so many events, or a whole answer for none."""
+    fields: dict[str, object] = {"model": "echo", "text": "the quick brown fox"}
+    if chunks:
+        fields |= {"stream": True, "chunks": chunks}
     return json.dumps(fields).encode()
 
 
@@ -127,11 +129,9 @@ async def idle_cpu(server: Server, seconds: float) -> float:
 
 
 async def measure(
-    contender: Contender, *, stream: bool, clients: int, seconds: float, idle: float
+    contender: Contender, *, chunks: int, clients: int, seconds: float, idle: float
 ) -> dict[str, float]:
-    target = Target(
-        port=contender.server.port, path=contender.target_path, body=body(stream=stream)
-    )
+    target = Target(port=contender.server.port, path=contender.target_path, body=body(chunks))
     await closed_loop(target, clients=clients, seconds=0.5)
     before, at = contender.server.cpu_s(), time.perf_counter()
     samples = await closed_loop(target, clients=clients, seconds=seconds)
@@ -140,9 +140,9 @@ async def measure(
     bad = [sample for sample in samples if sample.status != 200]
     if bad:
         raise RuntimeError(f"{contender.server.name}: {len(bad)} answers of {bad[0].status}")
-    if stream and any(sample.events < CHUNKS for sample in samples):
+    if any(sample.events < chunks for sample in samples):
         raise RuntimeError(f"{contender.server.name}: a stream was short")
-    work = sum(sample.events for sample in samples) if stream else len(samples)
+    work = len(samples) * max(chunks, 1)
     return {
         "rate": len(samples) / took,
         "cpu_ms": 1e3 * cpu / work,
@@ -151,40 +151,43 @@ async def measure(
     }
 
 
+Rows = dict[str, list[dict[str, float]]]
+"""Each contender's measurements, one a round."""
+
+
 async def compare(
-    *, stream: bool, clients: int, rounds: int, seconds: float, folder: Path
-) -> dict[str, list[dict[str, float]]]:
-    field = contenders(folder, stream=stream)
+    lengths: Sequence[int], *, clients: int, rounds: int, seconds: float, folder: Path
+) -> dict[int, Rows]:
+    """Measure every contender at every stream length, alternating."""
+    field = contenders(folder, stream=any(lengths))
     servers = list({id(c.server): c.server for c in field.values()}.values())
-    results: dict[str, list[dict[str, float]]] = {name: [] for name in field}
+    results: dict[int, Rows] = {chunks: {name: [] for name in field} for chunks in lengths}
     try:
         for server in servers:
             server.start()
         await asyncio.sleep(5)
-        idle = {server.name: await idle_cpu(server, 5) for server in servers}
+        idle = {server.name: await idle_cpu(server, 10) for server in servers}
         print("idle CPU s/s:", {name: round(rate, 3) for name, rate in idle.items()})
-        for number in range(rounds):
-            for name, contender in field.items():
-                row = await measure(
-                    contender,
-                    stream=stream,
-                    clients=clients,
-                    seconds=seconds,
-                    idle=idle[contender.server.name],
-                )
-                row["pss_bytes"] = contender.server.pss_bytes()
-                results[name].append(row)
-                shown = {key: round(value, 3) for key, value in row.items()}
-                print(f"round {number} {name:10} {shown}", flush=True)
+        for number, chunks, name in product(range(rounds), lengths, field):
+            contender = field[name]
+            row = await measure(
+                contender,
+                chunks=chunks,
+                clients=clients,
+                seconds=seconds,
+                idle=idle[contender.server.name],
+            )
+            row["pss_bytes"] = contender.server.pss_bytes()
+            results[chunks][name].append(row)
+            shown = {key: round(value, 3) for key, value in row.items()}
+            print(f"round {number}, {chunks} events, {name:10} {shown}", flush=True)
     finally:
         for server in servers:
             server.stop()
     return results
 
 
-def case(
-    name: str, unit: str, key: str, ours: str, results: Mapping[str, list[dict[str, float]]]
-) -> dict[str, object]:
+def case(name: str, unit: str, key: str, ours: str, results: Rows) -> dict[str, object]:
     peers = [peer for peer in results if peer not in ("direct", "routed")]
     mine = [row[key] for row in results[ours]]
     ratios = {
@@ -205,6 +208,17 @@ def case(
     }
 
 
+def cases_of(chunks: int, clients: int, results: Rows) -> Iterable[dict[str, object]]:
+    kind = f"stream of {chunks} events" if chunks else "echo"
+    work = "event" if chunks else "request"
+    for ours in ("direct", "routed"):
+        label = f"{kind}, {clients} clients, {ours}"
+        yield case(label, f"CPU ms/{work}", "cpu_ms", ours, results)
+        yield case(label, "requests/s", "rate", ours, results)
+        yield case(label, "p50 ms", "p50_ms", ours, results)
+        yield case(label, "p99 ms", "p99_ms", ours, results)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
@@ -213,24 +227,18 @@ def main() -> None:
     before = machine()
     cases: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for stream, clients in ((False, 16), (True, 8)):
-            results = asyncio.run(
+        for lengths, clients in (((0,), 16), (STREAMS, 8)):
+            measured = asyncio.run(
                 compare(
-                    stream=stream,
+                    lengths,
                     clients=clients,
                     rounds=options.rounds,
                     seconds=options.seconds,
                     folder=Path(folder),
                 )
             )
-            kind = f"stream of {CHUNKS} events" if stream else "echo"
-            work = "event" if stream else "request"
-            for ours in ("direct", "routed"):
-                label = f"{kind}, {clients} clients, {ours}"
-                cases.append(case(label, f"CPU ms/{work}", "cpu_ms", ours, results))
-                cases.append(case(label, "requests/s", "rate", ours, results))
-                cases.append(case(label, "p50 ms", "p50_ms", ours, results))
-                cases.append(case(label, "p99 ms", "p99_ms", ours, results))
+            for chunks, results in measured.items():
+                cases += list(cases_of(chunks, clients, results))
     path = write_results(
         "router",
         {
