@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,6 +33,8 @@ def start_ray(num_cpus: int | None = None) -> None:
         log_to_driver=False,
         configure_logging=False,
     )
+    # Its progress is told by `wait_running`.
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
 
 
 def deploy(config: Mapping[str, object]) -> None:
@@ -83,6 +86,10 @@ def _why(status: ServeStatus, name: str) -> str:
 
 
 def stop_ray() -> None:
-    """Stop Serve, draining what runs, and then Ray."""
-    serve.shutdown()  # type: ignore[no-untyped-call]
+    """Delete every application, draining what runs, and stop Ray with all its processes."""
+    if ray.is_initialized():
+        for name in serve.status().applications:
+            serve.delete(name, _blocking=False)  # so that all drain at once
+        while serve.status().applications:
+            time.sleep(_POLL_S)
     ray.shutdown()

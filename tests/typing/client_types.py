@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import assert_type
 
 from headpond import AsyncClient, Client
-from headpond.client.catalogue import Model, ModelList, Workload
+from headpond.client.catalogue import Workload
 from headpond.client.stream import AsyncStream, Stream
+from headpond.models_wire import Model, ModelList
 from headpond_workloads.generation.schema_chat import ChatCompletion, ChatCompletionChunk
 from headpond_workloads.generation.schema_completions import Completion
 

@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
 
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.transport import Transport
+from headpond.models_wire import MODELS_PATH, Model, ModelList
 
-MODELS_PATH = "/v1/models"
 WORKLOADS_PATH = "/v1/workloads"
-
-
-class Model(BaseModel):
-    """One model that can be asked for.
-
-    Attributes:
-        id: The name to ask for.
-        created: Unix time at which its bundle was locked.
-        workload: What it does; None from servers that are not Headpond.
-        bundles: Every version behind the name, as `name@version+digest12`.
-        limits: The bundle's limits, e.g. `{"context_tokens": 8192}`.
-    """
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str
-    workload: str | None = None
-    bundles: tuple[str, ...] = ()
-    limits: Mapping[str, int] = {}
-
-
-class ModelList(BaseModel):
-    """The models that the API key opens."""
-
-    object: Literal["list"] = "list"
-    data: tuple[Model, ...]
 
 
 class Workload(BaseModel):

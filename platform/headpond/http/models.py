@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,39 +12,21 @@ from headpond.call import Backend, ModelCard
 from headpond.errors import ModelNotFound
 from headpond.http.auth import Keyring
 from headpond.http.responses import json_response
+from headpond.models_wire import MODELS_PATH, Model, ModelList
 
-LIST_PATH = "/v1/models"
-ONE_PATH = "/v1/models/{model:path}"
-
-
-class ModelObject(BaseModel):
-    """One model; the last three fields are additions to OpenAI's."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str = "headpond"
-    workload: str
-    bundles: tuple[str, ...]
-    limits: Mapping[str, int]
-
-    @classmethod
-    def of(cls, card: ModelCard) -> ModelObject:
-        """Return a card as callers see it."""
-        return cls(
-            id=card.name,
-            created=card.created_s,
-            workload=card.workload,
-            bundles=card.bundles,
-            limits=dict(card.limits),
-        )
+ONE_PATH = MODELS_PATH + "/{model:path}"
 
 
-class ModelList(BaseModel):
-    """The models a key may ask for."""
-
-    object: Literal["list"] = "list"
-    data: tuple[ModelObject, ...]
+def model_of(card: ModelCard) -> Model:
+    """Return a card as callers see it."""
+    return Model(
+        id=card.name,
+        created=card.created_s,
+        owned_by="headpond",
+        workload=card.workload,
+        bundles=card.bundles,
+        limits=dict(card.limits),
+    )
 
 
 class Models:
@@ -58,17 +38,17 @@ class Models:
 
     def routes(self) -> list[Route]:
         """Return the routes of the list and of one model."""
-        return [Route(LIST_PATH, self._list), Route(ONE_PATH, self._one)]
+        return [Route(MODELS_PATH, self._list), Route(ONE_PATH, self._one)]
 
     async def _list(self, request: Request) -> Response:
         cards = await self._seen(request)
-        return json_response(ModelList(data=tuple(ModelObject.of(card) for card in cards)))
+        return json_response(ModelList(data=tuple(model_of(card) for card in cards)))
 
     async def _one(self, request: Request) -> Response:
         name = request.path_params["model"]
         for card in await self._seen(request):
             if card.name == name:
-                return json_response(ModelObject.of(card))
+                return json_response(model_of(card))
         raise ModelNotFound("The model does not exist.", param="model")
 
     async def _seen(self, request: Request) -> Sequence[ModelCard]:

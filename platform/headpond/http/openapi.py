@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from headpond import models_wire
 from headpond.call import Priority
 from headpond.dialect import Route
 from headpond.engine import Json
@@ -115,8 +116,8 @@ class _Schemas:
             (model, "serialization")
             for model in (
                 ErrorBody,
-                models.ModelObject,
-                models.ModelList,
+                models_wire.Model,
+                models_wire.ModelList,
                 probes.Alive,
                 probes.Readiness,
             )
@@ -230,11 +231,13 @@ def _platform_paths(schemas: _Schemas) -> JsonObject:
     text: JsonObject = {"text/plain": {"schema": {"type": "string"}}}
     anything: JsonObject = {"application/json": {"schema": {"type": "object"}}}
     return {
-        models.LIST_PATH: _get("List the models.", _ok(schemas.body(models.ModelList)) | refused),
+        models_wire.MODELS_PATH: _get(
+            "List the models.", _ok(schemas.body(models_wire.ModelList)) | refused
+        ),
         models.ONE_PATH.replace(":path", ""): {
             **_get(
                 "Show one model.",
-                _ok(schemas.body(models.ModelObject))
+                _ok(schemas.body(models_wire.Model))
                 | _errors((*_REFUSALS, ModelNotFound), schemas),
             ),
             "parameters": [model],
