@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import time
@@ -85,7 +86,7 @@ class Server:
         if self.process is None:
             return
         tree = self.tree()
-        self.process.terminate()
+        self.process.send_signal(signal.SIGINT)
         _, alive = psutil.wait_procs(tree, timeout=20)
         for process in alive:
             process.kill()

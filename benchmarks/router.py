@@ -1,6 +1,7 @@
 """Overhead of the direct and the routed path, beside what people use for the same job.
 
-Everybody echoes the same JSON: whole, or as 32 or 256 server-sent events 5 ms apart. CPU is
+Everybody echoes the same JSON: whole, or as server-sent events, as fast as they go or 5 ms
+apart. CPU is
 that of the server's whole process tree, less what the tree uses when idle, over the work
 done in the round; for streams it includes what opening the stream costs. Servers run one after another in each round, alternating, with the load client on
 the same machine; only ratios within this run mean something.
@@ -16,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -28,8 +29,22 @@ from load import Target, closed_loop
 
 HERE = Path(__file__).parent
 PEER_PYTHON = Path(".bench/router/bin/python")
-STREAMS = (32, 256)
-STEP_MS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What is sent: streams of these lengths (0 is a whole answer), so far apart."""
+
+    lengths: tuple[int, ...]
+    clients: int
+    step_ms: int
+
+
+SCENARIOS = (
+    Scenario(lengths=(0,), clients=16, step_ms=0),
+    Scenario(lengths=(256,), clients=8, step_ms=0),
+    Scenario(lengths=(32, 256), clients=8, step_ms=5),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +53,6 @@ class Contender:
 
     server: Server
     target_path: str = "/v1/echo"
-    api_key: str | None = None
 
 
 def body(chunks: int) -> bytes:
@@ -78,10 +92,11 @@ def echo_config(port: int, folder: Path, *, step_ms: float) -> Path:
     return path
 
 
-def contenders(folder: Path, *, stream: bool) -> dict[str, Contender]:
+def contenders(folder: Path, scenario: Scenario) -> dict[str, Contender]:
     python, peer = sys.executable, str(PEER_PYTHON)
-    kind = "stream" if stream else "unary"
-    config = echo_config(8104, folder, step_ms=STEP_MS if stream else 0)
+    kind = "stream" if any(scenario.lengths) else "unary"
+    pace = {"STEP_MS": str(scenario.step_ms)}
+    config = echo_config(8104, folder, step_ms=scenario.step_ms)
     declared = declare_workload(folder / "declared", "echo", "headpond.testing.echo:record")
     headpond = Server(
         name="headpond",
@@ -97,6 +112,7 @@ def contenders(folder: Path, *, stream: bool) -> dict[str, Contender]:
                 command=[peer, str(HERE / "peers/fastapi_echo.py"), "8101"],
                 port=8101,
                 ready_path="/readyz",
+                env=pace,
             )
         ),
         "ray-serve": Contender(
@@ -105,7 +121,7 @@ def contenders(folder: Path, *, stream: bool) -> dict[str, Contender]:
                 command=[python, str(HERE / "peers/serve_echo.py"), "8102"],
                 port=8102,
                 ready_path="/readyz",
-                env={"PYTHONPATH": str(HERE / "peers")},
+                env={"PYTHONPATH": str(HERE / "peers"), **pace},
             )
         ),
         "litserve": Contender(
@@ -114,6 +130,7 @@ def contenders(folder: Path, *, stream: bool) -> dict[str, Contender]:
                 command=[peer, str(HERE / "peers/litserve_echo.py"), "8103", kind],
                 port=8103,
                 ready_path="/readyz",
+                env=pace,
             )
         ),
         "direct": Contender(server=headpond, target_path="/models/echo/v1/echo"),
@@ -156,10 +173,10 @@ Rows = dict[str, list[dict[str, float]]]
 
 
 async def compare(
-    lengths: Sequence[int], *, clients: int, rounds: int, seconds: float, folder: Path
+    scenario: Scenario, *, rounds: int, seconds: float, folder: Path
 ) -> dict[int, Rows]:
     """Measure every contender at every stream length, alternating."""
-    field = contenders(folder, stream=any(lengths))
+    field, lengths = contenders(folder, scenario), scenario.lengths
     servers = list({id(c.server): c.server for c in field.values()}.values())
     results: dict[int, Rows] = {chunks: {name: [] for name in field} for chunks in lengths}
     try:
@@ -173,7 +190,7 @@ async def compare(
             row = await measure(
                 contender,
                 chunks=chunks,
-                clients=clients,
+                clients=scenario.clients,
                 seconds=seconds,
                 idle=idle[contender.server.name],
             )
@@ -208,11 +225,11 @@ def case(name: str, unit: str, key: str, ours: str, results: Rows) -> dict[str, 
     }
 
 
-def cases_of(chunks: int, clients: int, results: Rows) -> Iterable[dict[str, object]]:
-    kind = f"stream of {chunks} events" if chunks else "echo"
+def cases_of(scenario: Scenario, chunks: int, results: Rows) -> Iterable[dict[str, object]]:
+    kind = f"{chunks} events, {scenario.step_ms} ms apart" if chunks else "echo"
     work = "event" if chunks else "request"
     for ours in ("direct", "routed"):
-        label = f"{kind}, {clients} clients, {ours}"
+        label = f"{kind}, {scenario.clients} clients, {ours}"
         yield case(label, f"CPU ms/{work}", "cpu_ms", ours, results)
         yield case(label, "requests/s", "rate", ours, results)
         yield case(label, "p50 ms", "p50_ms", ours, results)
@@ -227,18 +244,17 @@ def main() -> None:
     before = machine()
     cases: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for lengths, clients in (((0,), 16), (STREAMS, 8)):
+        for scenario in SCENARIOS:
             measured = asyncio.run(
                 compare(
-                    lengths,
-                    clients=clients,
+                    scenario,
                     rounds=options.rounds,
                     seconds=options.seconds,
                     folder=Path(folder),
                 )
             )
             for chunks, results in measured.items():
-                cases += list(cases_of(chunks, clients, results))
+                cases += list(cases_of(scenario, chunks, results))
     path = write_results(
         "router",
         {

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 
@@ -9,6 +10,8 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
+
+STEP_S = float(os.environ["STEP_MS"]) / 1000
 
 app = FastAPI()
 
@@ -34,7 +37,7 @@ async def echo(request: Echo) -> dict[str, str] | StreamingResponse:
 
     async def events() -> AsyncIterator[bytes]:
         for _ in range(request.chunks):
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(STEP_S)
             yield f"data: {json.dumps({'text': request.text})}\n\n".encode()
         yield b"data: [DONE]\n\n"
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 
 import litserve as ls
 from pydantic import BaseModel
+
+STEP_S = float(os.environ["STEP_MS"]) / 1000
 
 
 class Echo(BaseModel):
@@ -45,7 +48,7 @@ class StreamApi(ls.LitAPI):
 
     async def predict(self, request: Echo) -> AsyncIterator[str]:
         for _ in range(request.chunks):
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(STEP_S)
             yield request.text
 
     # FastAPI would take a return annotation for a response model, which an iterator is not.
