@@ -9,11 +9,13 @@ from pathlib import Path
 
 import ray
 import yaml
+from pydantic import ValidationError
 from ray import serve
+from ray.exceptions import RayError
 from ray.serve._private.api import serve_start
 from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
 
-from headpond.errors import NotReady
+from headpond.errors import InvalidRequest, NotReady
 
 _LOOPBACK = "127.0.0.1"
 _POLL_S = 0.2
@@ -38,12 +40,28 @@ def start_ray(num_cpus: int | None = None) -> None:
 
 
 def deploy(config: Mapping[str, object]) -> None:
-    """Submit a Serve config to the running Ray; returns before anything is ready."""
-    schema = ServeDeploySchema.model_validate(config)
+    """Submit a Serve config to the running Ray; returns before anything is ready.
+
+    Raises:
+        InvalidRequest: The config is none of Serve's; names the field.
+        NotReady: Serve itself did not start.
+    """
+    try:
+        schema = ServeDeploySchema.model_validate(config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequest(f"config field {field}: {first['msg']}", param=field) from error
     # The two calls that `serve run` makes for a config; Serve has no public one.
-    client = serve_start(
-        http_options=schema.http_options.model_dump(), proxy_location=schema.proxy_location
-    )
+    try:
+        client = serve_start(
+            http_options=schema.http_options.model_dump(), proxy_location=schema.proxy_location
+        )
+    except RayError as error:
+        port = schema.http_options.port
+        raise NotReady(
+            f"Serve did not start; is port {port} taken? ({type(error).__name__})"
+        ) from error
     client.deploy_apps(schema, _blocking=False)
 
 

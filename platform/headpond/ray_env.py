@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 RAY_ENV: Mapping[str, str] = {
+    # HAProxy that notices when a caller goes away; see `headpond.haproxy`.
+    "RAY_SERVE_HAPROXY_BINARY_PATH": str(Path(sys.executable).with_name("headpond-haproxy")),
     # HAProxy in front of replicas: a tenth of the Python proxy's CPU per request.
     "RAY_SERVE_ENABLE_HA_PROXY": "1",
     # User code on the replica's own loop and gRPC between replicas: a quarter less again.
