@@ -21,7 +21,7 @@ class LocalBackend:
     Attributes:
         record: The workload served here.
         manifest: The bundle served here.
-        alias: The name callers use; the bundle's `name` and `name@version` work too.
+        alias: The name callers use; the bundle's own names work too.
         loop: The running loop.
         metrics: What `/metrics` shows.
     """
@@ -39,8 +39,7 @@ class LocalBackend:
             ModelNotFound: Another model is asked for.
             HeadpondError: The loop refused the call.
         """
-        name = self.manifest.name
-        if call.model not in (self.alias, name, f"{name}@{self.manifest.version}"):
+        if call.model != self.alias and call.model not in self.manifest.names:
             raise ModelNotFound(f"The model `{call.model}` does not exist.", param="model")
         return await self.admit(call)
 

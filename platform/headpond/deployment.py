@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -103,7 +104,7 @@ class Model:
             BundleError: A size, hash, format or fixture differs, or it does not fit.
         """
         self._settings = resolved(args.settings)
-        configure_logging(self._settings)
+        configure_logging(self._settings, sys.__stderr__)
         self._backend = await asyncio.to_thread(_load, args, self._settings)
         self._backend.loop.start()
         self._lanes = LaneServer()
@@ -195,7 +196,6 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
         state_bytes=args.state_bytes,
         max_slots=args.max_slots,
         bundle=manifest.ref,
-        model=args.alias,
         observer=partial(_observe, tuple(observers)),
         stuck_after_s=args.stuck_after_s,
         tenant_weights=settings.tenant_weights,

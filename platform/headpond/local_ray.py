@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import ray
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve._private.api import serve_start
 from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
 
+from headpond.deployment import ModelArgs
 from headpond.errors import InvalidRequest, NotReady
+from headpond.router import RouterArgs
 
 _LOOPBACK = "127.0.0.1"
 _POLL_S = 0.2
+_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
+"""The last line of a traceback: an exception's name, and what it says."""
 
 
 def start_ray(num_cpus: int | None = None) -> None:
@@ -39,19 +44,41 @@ def start_ray(num_cpus: int | None = None) -> None:
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
 
 
-def deploy(config: Mapping[str, object]) -> None:
-    """Submit a Serve config to the running Ray; returns before anything is ready.
+def parse_config(config: Mapping[str, object]) -> ServeDeploySchema:
+    """Check a Serve config, and the arguments of our own applications in it.
 
     Raises:
-        InvalidRequest: The config is none of Serve's; names the field.
-        NotReady: Serve itself did not start.
+        InvalidRequest: Names the first field at fault.
     """
     try:
         schema = ServeDeploySchema.model_validate(config)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise InvalidRequest(f"config field {field}: {first['msg']}", param=field) from error
+        raise _invalid("config", error) from error
+    builders: dict[str, type[BaseModel]] = {
+        "headpond.deployment:build": ModelArgs,
+        "headpond.router:build": RouterArgs,
+    }
+    for app in schema.applications:
+        if (args := builders.get(app.import_path)) is not None:
+            try:
+                args.model_validate(app.args)
+            except ValidationError as error:
+                raise _invalid(f"args of application {app.name!r}", error) from error
+    return schema
+
+
+def _invalid(what: str, error: ValidationError) -> InvalidRequest:
+    first = error.errors(include_input=False, include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    return InvalidRequest(f"{what}: {field}: {first['msg']}", param=field)
+
+
+def deploy(schema: ServeDeploySchema) -> None:
+    """Submit a Serve config to the running Ray; returns before anything is ready.
+
+    Raises:
+        NotReady: Serve itself did not start.
+    """
     # The two calls that `serve run` makes for a config; Serve has no public one.
     try:
         client = serve_start(
@@ -59,9 +86,7 @@ def deploy(config: Mapping[str, object]) -> None:
         )
     except RayError as error:
         port = schema.http_options.port
-        raise NotReady(
-            f"Serve did not start; is port {port} taken? ({type(error).__name__})"
-        ) from error
+        raise NotReady(f"Serve did not start; is port {port} taken?") from error
     client.deploy_apps(schema, _blocking=False)
 
 
@@ -98,9 +123,24 @@ def wait_running(timeout_s: float, on_change: Callable[[str, str], None]) -> Non
 
 
 def _why(status: ServeStatus, name: str) -> str:
+    """Return the reason in one line: the error at the end of Serve's traceback."""
     app = status.applications[name]
-    reasons = [app.message, *(deployment.message for deployment in app.deployments.values())]
-    return next((reason for reason in reasons if reason), "no reason given")
+    texts = [*(deployment.message for deployment in app.deployments.values()), app.message]
+    text = next((text for text in texts if text), "no reason given")
+    errors = list(_ERROR.finditer(text))
+    return " ".join(text[errors[-1].start(1) :].split()) if errors else text
+
+
+def join_ray() -> None:
+    """Connect to the Ray that runs on this machine.
+
+    Raises:
+        NotReady: None runs.
+    """
+    try:
+        ray.init(address="auto", namespace="serve", log_to_driver=False)
+    except ConnectionError as error:
+        raise NotReady("no Ray runs on this machine; start one with `headpond up`") from error
 
 
 def stop_ray() -> None:

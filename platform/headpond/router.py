@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ class Router:
     async def __init__(self, args: RouterArgs) -> None:  # type: ignore[misc]  # Serve awaits it
         """Start with an empty alias table; `reconfigure` brings the real one."""
         self._settings = resolved(args.settings)
-        configure_logging(self._settings)
+        configure_logging(self._settings, sys.__stderr__)
         self._backend = RoutedBackend(connect)
 
     async def reconfigure(self, config: dict[str, object]) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from headpond.bundle.alias import AliasTable
+from headpond.bundle.manifest import names_of
 from headpond.call import Accepted, Answer, Call, Event, ModelCard
 from headpond.errors import (
     DeadlineExceeded,
@@ -123,9 +124,9 @@ class RoutedBackend:
         return self._handles[app]
 
     def _version(self, model: str) -> str | None:
-        """Return the application that serves exactly `name@version`."""
+        """Return an application that serves the bundle of this name."""
         for app, statuses in self._statuses.items():
-            if any(status.bundle.rpartition("+")[0] == model for status in statuses):
+            if any(model in names_of(status.bundle) for status in statuses):
                 return app
         return None
 

@@ -63,7 +63,6 @@ async def client(bundle_folder: Path) -> AsyncIterator[httpx2.AsyncClient]:
         state_bytes=2**20,
         max_slots=4,
         bundle=manifest.ref,
-        model="loud",
         observer=metrics.observe,
     )
     loop.start()

@@ -33,7 +33,6 @@ async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
         state_bytes=2**20,
         max_slots=8,
         bundle=manifest.ref,
-        model="polly",
         observer=metrics.observe,
     )
     metrics.watch(loop.snapshot)

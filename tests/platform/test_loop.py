@@ -87,7 +87,6 @@ class Served:
             state_bytes=4 * MOST_TEXT_BYTES,
             max_slots=8,
             bundle="echo@1.0.0+0123456789ab",
-            model="echo",
             observer=observer or self.reports.append,
             clock=clock,
             limits={"text_bytes": 1000},

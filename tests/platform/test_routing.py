@@ -131,8 +131,9 @@ async def test_events_come_through_whole_and_streamed(
     assert handle.cancelled == 0
 
 
-async def test_a_version_can_be_asked_for_by_name(backend: RoutedBackend) -> None:
-    assert tuple(await collect(backend, call(model="toy@1.0.0"))) == EVENTS
+@pytest.mark.parametrize("name", ["toy", "toy@1.0.0", "toy@1.0.0+abc"])
+async def test_a_bundle_can_be_asked_for_by_its_names(backend: RoutedBackend, name: str) -> None:
+    assert tuple(await collect(backend, call(model=name))) == EVENTS
 
 
 async def test_an_unknown_model_names_the_field(backend: RoutedBackend) -> None:

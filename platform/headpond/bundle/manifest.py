@@ -219,6 +219,11 @@ class Manifest(Draft):
         return f"{self.name}@{self.version}+{self.digest[:12]}"
 
     @property
+    def names(self) -> frozenset[str]:
+        """The names under which exactly this bundle can be asked for."""
+        return names_of(self.ref)
+
+    @property
     def created_s(self) -> int:
         """Unix time at which the bundle was locked; 0 when it never was."""
         return int(self.created.timestamp())
@@ -240,3 +245,9 @@ def _advice(kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return "no such key"
     return message.removeprefix("Value error, ")
+
+
+def names_of(ref: str) -> frozenset[str]:
+    """Return `name`, `name@version` and the whole `ref` of a bundle."""
+    versioned = ref.rpartition("+")[0]
+    return frozenset({versioned.partition("@")[0], versioned, ref})

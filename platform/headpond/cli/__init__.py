@@ -12,6 +12,7 @@ from headpond.cli import bundle, up
 app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
 app.add_typer(bundle.app, name="bundle")
 app.command()(up.up)
+app.command()(up.apply)
 app.command()(up.demo)
 app.command()(up.env)
 

@@ -15,6 +15,7 @@ from typing import Annotated
 import httpx2
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from headpond.errors import HeadpondError, NotReady
 from headpond.ray_env import RAY_ENV, apply_ray_env
@@ -40,8 +41,23 @@ def env() -> None:
 def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 8, port: Port = None) -> None:
     """Start every application of a Serve config on a local Ray, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
-        _console.print(f"Ready at {base_url}; Ctrl-C stops it.")
+        _console.print(f"Ready at {base_url}; Ctrl-C stops it. Logs: /tmp/ray/session_latest/logs")
         _wait_for_signal()
+
+
+def apply(config: Config = _DEFAULT_CONFIG) -> None:
+    """Bring a changed config to the platform that `up` runs; what did not change goes on."""
+    apply_ray_env()
+    from headpond import local_ray  # noqa: PLC0415 - Ray reads its environment when imported
+
+    try:
+        schema = local_ray.parse_config(local_ray.load_config(config))
+        local_ray.join_ray()
+        local_ray.deploy(schema)
+        local_ray.wait_running(_READY_TIMEOUT_S, _report(time.monotonic()))
+    except HeadpondError as error:
+        _console.print(f"[red]{escape(error.message)}[/red]")
+        raise typer.Exit(1) from error
 
 
 def demo(
@@ -73,14 +89,15 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
             config = {**config, "http_options": {**_http_options(config), "port": port}}
         base_url = _base_url(config)
         try:
+            schema = local_ray.parse_config(config)
             local_ray.start_ray(cpus)
-            local_ray.deploy(config)
+            local_ray.deploy(schema)
             local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
             _wait_ready(base_url, started + _READY_TIMEOUT_S)
             _report(started)("all", "ready")
             yield base_url
         except HeadpondError as error:
-            _console.print(f"[red]{error.message}[/red]")
+            _console.print(f"[red]{escape(error.message)}[/red]")
             raise typer.Exit(1) from error
         finally:
             local_ray.stop_ray()

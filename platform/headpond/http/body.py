@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.types import Receive
 
-from headpond.errors import InvalidRequest, PayloadTooLarge
+from headpond.errors import DeadlineExceeded, InvalidRequest, PayloadTooLarge
 from headpond.http.headers import Headers
 from headpond.http.reply import CallerGone
 
 _MAX_DIGITS = 15
+_PART_TIMEOUT_S = 30.0
+"""A caller may be slow, but not silent, while it sends its body."""
 
 
 async def read_body(receive: Receive, headers: Headers, limit_bytes: int) -> bytes:
@@ -17,6 +21,7 @@ async def read_body(receive: Receive, headers: Headers, limit_bytes: int) -> byt
     Raises:
         PayloadTooLarge: It is longer than `limit_bytes`, or says so.
         InvalidRequest: It is empty.
+        DeadlineExceeded: Nothing more of it came for half a minute.
         CallerGone: The caller went away while sending it.
     """
     declared = headers.get(b"content-length", b"")
@@ -26,7 +31,11 @@ async def read_body(receive: Receive, headers: Headers, limit_bytes: int) -> byt
     left_bytes = limit_bytes
     more = True
     while more:
-        message = await receive()
+        try:
+            async with asyncio.timeout(_PART_TIMEOUT_S):
+                message = await receive()
+        except TimeoutError:
+            raise DeadlineExceeded("The request body did not arrive in time.") from None
         if message["type"] == "http.disconnect":
             raise CallerGone
         part: bytes = message.get("body", b"")

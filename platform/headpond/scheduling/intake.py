@@ -23,7 +23,6 @@ class Intake:
         limits: Limits,
         *,
         bundle: str,
-        model: str,
     ) -> None:
         """Derive from the record what every call needs.
 
@@ -32,7 +31,6 @@ class Intake:
             engine: Whose `plan` validates items.
             limits: The record's limits, bound to the bundle.
             bundle: What `Accepted.bundle` says.
-            model: What `Accepted.model` says.
         """
         batching = record.batching
         self._engine = engine
@@ -45,7 +43,6 @@ class Intake:
         self._phases = tuple(phase.name for phase in record.phases[1:-1])
         self._queue_phase = next(p.name for p in record.phases if p.kind is PhaseKind.QUEUE)
         self._bundle = bundle
-        self._model = model
 
     def open(self, call: Call, now_s: float) -> LiveCall:
         """Begin a call in its first phase, with nothing planned yet.
@@ -56,7 +53,7 @@ class Intake:
         self._limits.check_items(len(call.items))
         return LiveCall(
             call=call,
-            accepted=Accepted(bundle=self._bundle, model=self._model, work=Work()),
+            accepted=Accepted(bundle=self._bundle, model=call.model, work=Work()),
             arrived_s=now_s,
             timeline=Timeline(self._phases, now_s),
         )
@@ -75,7 +72,7 @@ class Intake:
 
     def close(self, live: LiveCall, now_s: float) -> None:
         """Add up what a planned call can cost, and let it enter the queue phase."""
-        live.accepted = Accepted(bundle=self._bundle, model=self._model, work=live.work())
+        live.accepted = Accepted(bundle=self._bundle, model=live.call.model, work=live.work())
         live.timeline.enter(self._queue_phase, now_s)
 
     def _plan(self, live: LiveCall, index: int, given: object) -> Item:

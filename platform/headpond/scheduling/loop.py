@@ -47,7 +47,6 @@ class ContinuousLoop:
         state_bytes: int,
         max_slots: int,
         bundle: str,
-        model: str,
         observer: Callable[[CallReport], None],
         clock: Callable[[], float] = time.monotonic,
         tenant_weights: Mapping[str, float] = MappingProxyType({}),
@@ -63,7 +62,6 @@ class ContinuousLoop:
             state_bytes: The budget of retained state.
             max_slots: The most items that run at once.
             bundle: `name@version+digest12`, as callers see it.
-            model: The served model's name, as dialects echo it.
             observer: Gets one report for each offered call, on the event loop's thread.
             clock: Monotonic seconds.
             tenant_weights: Shares of tenants that don't weigh 1.
@@ -80,9 +78,7 @@ class ContinuousLoop:
             max_slots=max_slots,
             tenant_weights=tenant_weights,
         )
-        self._intake = Intake(
-            record, engine, Limits(record, state.symbols, limits), bundle=bundle, model=model
-        )
+        self._intake = Intake(record, engine, Limits(record, state.symbols, limits), bundle=bundle)
         self._planner = Planner(self._intake)
         self._thread = EngineThread(
             self._scheduler,

@@ -11,6 +11,7 @@ import logging
 import sys
 import traceback
 from pathlib import PurePath
+from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
@@ -19,11 +20,17 @@ from headpond.settings import Settings
 from headpond.telemetry.report import CallReport
 
 
-def configure_logging(settings: Settings) -> None:
-    """Send this process's log lines to standard error. Called once, by its main.
+def configure_logging(settings: Settings, stream: TextIO | None = None) -> None:
+    """Send this process's log lines to a stream. Called once, by its main.
 
     Modules that log by the standard library, below `headpond`, get the same lines.
+
+    Args:
+        settings: Says from which level on.
+        stream: Standard error by default. Serve's replicas give the real one: in its place
+            Serve puts a logger of its own, which keeps a thousand lines back.
     """
+    to = stream or sys.stderr
     shared: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -33,9 +40,9 @@ def configure_logging(settings: Settings) -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=to),
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(to)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

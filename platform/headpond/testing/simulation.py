@@ -143,9 +143,7 @@ class SimulatedLoop:
             tenant_weights=tenant_weights,
         )
         self._clock = clock
-        self._intake = Intake(
-            record, engine, Limits(record, symbols, {}), bundle="simulated@1+0", model="simulated"
-        )
+        self._intake = Intake(record, engine, Limits(record, symbols, {}), bundle="simulated@1+0")
         self._driver = Driver(engine, self.scheduler, clock)
         self._calls: dict[LiveCall, SimulatedCall] = {}
 

@@ -64,7 +64,6 @@ async def test_preemption_and_cancellation_leave_tokens_and_blocks_right(tiny: T
         state_bytes=blocks * 16 * 2 * 2 * 2 * 8 * 4,
         max_slots=8,
         bundle="tiny@1.0.0+0",
-        model="tiny",
         observer=reports.append,
     )
     loop.start()
