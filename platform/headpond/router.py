@@ -80,6 +80,6 @@ def build(args: Mapping[str, object] | RouterArgs) -> Application:
         name="Router",
         max_ongoing_requests=MAX_ONGOING,
         health_check_period_s=2,
-        ray_actor_options={"num_cpus": 0.1},
+        ray_actor_options={"num_cpus": 0},
     )(serve.ingress()(Router))
     return deployment.bind(parsed)
