@@ -23,11 +23,12 @@ from ray.util import get_node_ip_address
 from headpond.backend import LocalBackend
 from headpond.bundle.loading import load_engine
 from headpond.bundle.store import open_bundle
+from headpond.door import Door
 from headpond.engine import EngineSettings
 from headpond.errors import HeadpondError, NotReady
 from headpond.hop import Answered, ReplicaStatus
 from headpond.http.app import build_app
-from headpond.lane import LaneAddress, LaneServer
+from headpond.lane import LaneAddress
 from headpond.planner import plan_memory
 from headpond.registry import workload
 from headpond.scheduling.loop import ContinuousLoop
@@ -107,8 +108,10 @@ class Model:
         configure_logging(self._settings, sys.__stderr__)
         self._backend = await asyncio.to_thread(_load, args, self._settings)
         self._backend.loop.start()
-        self._lanes = LaneServer()
-        self._lane = await self._lanes.start(get_node_ip_address())  # type: ignore[no-untyped-call]
+        self._door = await Door.open(
+            self._backend,
+            get_node_ip_address(),  # type: ignore[no-untyped-call]
+        )
         self._replica_id = serve.get_replica_context().replica_id.unique_id
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
@@ -117,41 +120,18 @@ class Model:
         return behind_serve(app)
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
-        """Run a routed call to its end; refusals and failures are values."""
-        try:
-            answer = await self._backend.admit(call)
-            try:
-                events = [event async for batch in answer.batches() for event in batch]
-            finally:
-                await answer.close()
-        except HeadpondError as error:
-            return error
-        return Answered(accepted=answer.accepted, events=tuple(events))
+        """Run a routed call to its end; see `Door`."""
+        return await self._door.answer(call)
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int
     ) -> LaneAddress | HeadpondError | None:
-        """Run a routed stream to its end; its events go out over the router's lane."""
-        if not self._lanes.is_open(router_id):
-            return self._lane
-        try:
-            answer = await self._backend.admit(call)
-        except HeadpondError as error:
-            return error
-        send = partial(self._lanes.send, router_id, stream)
-        send(answer.accepted)
-        try:
-            await answer.pour(send)
-        except HeadpondError as error:
-            send(error)
-        finally:
-            await answer.close()
-        return None
+        """Run a routed stream to its end; see `Door`."""
+        return await self._door.stream(call, router_id, stream)
 
     async def status(self) -> ReplicaStatus:
         """Return how this replica is."""
-        card, reason = self._backend.card, self._backend.reason
-        return ReplicaStatus(card=card, bundle=card.bundles[0], reason=reason)
+        return self._door.status
 
     async def exposition(self) -> tuple[str, str]:
         """Return the replica's ID and its metrics in the Prometheus text format."""
@@ -168,9 +148,9 @@ class Model:
 
     async def __del__(self) -> None:
         """End what is left when Serve's own draining is over."""
-        if hasattr(self, "_lanes"):
+        if hasattr(self, "_door"):
             await self._backend.loop.stop(0.0)
-            await self._lanes.stop()
+            await self._door.close()
 
 
 def _load(args: ModelArgs, settings: Settings) -> LocalBackend:

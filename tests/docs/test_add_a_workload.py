@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import httpx2
 import pytest
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from headpond.backend import LocalBackend
+from headpond.bundle.alias import AliasTable
 from headpond.bundle.loading import load_engine
 from headpond.bundle.store import open_bundle
 from headpond.cli import app as command_line
+from headpond.client.async_transport import AsyncTransport
+from headpond.client.config import ClientConfig
+from headpond.door import Door
 from headpond.engine import EngineSettings
+from headpond.errors import ModelNotFound
+from headpond.hop import ReplicaStatus
 from headpond.http.app import build_app
 from headpond.registry import workload
+from headpond.routing import RoutedBackend
 from headpond.scheduling.loop import ContinuousLoop
 from headpond.settings import Settings
 from headpond.telemetry.metrics import Metrics
@@ -51,8 +60,24 @@ def bundle_folder(workshop: Path) -> Path:
     return workshop / "loud"
 
 
+class InProcess:
+    """A model's application whose one replica lives here: no Ray between router and door."""
+
+    def __init__(self, door: Door, backend: LocalBackend) -> None:
+        self._door = door
+        self._backend = backend
+        self.answer = door.answer
+        self.stream = door.stream
+
+    async def statuses(self) -> Sequence[ReplicaStatus]:
+        return [self._door.status]
+
+    async def expositions(self) -> Mapping[str, str]:
+        return {"here": await self._backend.metrics()}
+
+
 @pytest.fixture
-async def client(bundle_folder: Path) -> AsyncIterator[httpx2.AsyncClient]:
+async def backend(bundle_folder: Path) -> AsyncIterator[LocalBackend]:
     bundle = open_bundle(bundle_folder)
     record, manifest = workload("shouting"), bundle.manifest
     metrics = Metrics(record, bundle=manifest.ref, model="loud")
@@ -66,13 +91,26 @@ async def client(bundle_folder: Path) -> AsyncIterator[httpx2.AsyncClient]:
         observer=metrics.observe,
     )
     loop.start()
-    backend = LocalBackend(
+    yield LocalBackend(
         record=record, manifest=manifest, alias="loud", loop=loop, metrics_source=metrics
     )
-    transport = httpx2.ASGITransport(app=build_app([record], backend, Settings()))
+    await loop.stop(0.0)
+
+
+@pytest.fixture(params=["direct", "routed"])
+async def client(
+    request: pytest.FixtureRequest, backend: LocalBackend
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """The app in the replica, or the router's over the replica's door."""
+    door = await Door.open(backend, "127.0.0.1")
+    routed = RoutedBackend({"loud-app": InProcess(door, backend)}.get)
+    await routed.start(AliasTable({"loud": {"loud-app": 1}}))
+    behind = backend if request.param == "direct" else routed
+    transport = httpx2.ASGITransport(app=build_app([backend.record], behind, Settings()))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as opened:
         yield opened
-    await loop.stop(0.0)
+    await routed.stop()
+    await door.close()
 
 
 async def test_the_workload_answers_whole_and_streamed(client: httpx2.AsyncClient) -> None:
@@ -82,6 +120,21 @@ async def test_the_workload_answers_whole_and_streamed(client: httpx2.AsyncClien
     assert whole.headers["x-headpond-work"] == "words=3"
     streamed = await client.post("/v1/shout", json={**body, "stream": True})
     assert re.findall(r'data: \{"word":"(\w+)"\}', streamed.text) == ["HELLO", "WIDE", "WORLD"]
+
+
+class Shouted(BaseModel):
+    """What our client reads."""
+
+    text: str
+
+
+async def test_our_client_speaks_to_it(client: httpx2.AsyncClient) -> None:
+    transport = AsyncTransport(ClientConfig(base_url="http://test"), client)
+    body = {"model": "loud", "text": "hello wide world"}
+    shouted = await transport.post("/v1/shout", json.dumps(body).encode(), Shouted)
+    assert shouted.text == "HELLO WIDE WORLD"
+    with pytest.raises(ModelNotFound):
+        await transport.post("/v1/shout", b'{"model": "quiet", "text": "x"}', Shouted)
 
 
 async def test_limits_metrics_and_openapi_come_from_the_record(

@@ -1,0 +1,72 @@
+"""A replica's routed door: what a router may ask of it, over whatever carries the calls."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Self
+
+from headpond.backend import LocalBackend
+from headpond.call import Call
+from headpond.errors import HeadpondError
+from headpond.hop import Answered, ReplicaStatus
+from headpond.lane import LaneAddress, LaneServer
+
+
+class Door:
+    """Runs routed calls on a backend; refusals and failures are values, never exceptions."""
+
+    def __init__(self, backend: LocalBackend, lanes: LaneServer, address: LaneAddress) -> None:
+        self._backend = backend
+        self._lanes = lanes
+        self._address = address
+
+    @classmethod
+    async def open(cls, backend: LocalBackend, host: str) -> Self:
+        """Listen for lanes on a free port of `host`."""
+        lanes = LaneServer()
+        return cls(backend, lanes, await lanes.start(host))
+
+    async def close(self) -> None:
+        """Close every lane; streams over them end with `WorkerLost` at their routers."""
+        await self._lanes.stop()
+
+    async def answer(self, call: Call) -> Answered | HeadpondError:
+        """Run a call to its end."""
+        try:
+            answer = await self._backend.admit(call)
+            try:
+                events = [event async for batch in answer.batches() for event in batch]
+            finally:
+                await answer.close()
+        except HeadpondError as error:
+            return error
+        return Answered(accepted=answer.accepted, events=tuple(events))
+
+    async def stream(
+        self, call: Call, router_id: bytes, stream: int
+    ) -> LaneAddress | HeadpondError | None:
+        """Run a stream to its end; its events go out over the router's lane.
+
+        Returns the address to open a lane at when the router has none here yet.
+        """
+        if not self._lanes.is_open(router_id):
+            return self._address
+        try:
+            answer = await self._backend.admit(call)
+        except HeadpondError as error:
+            return error
+        send = partial(self._lanes.send, router_id, stream)
+        send(answer.accepted)
+        try:
+            await answer.pour(send)
+        except HeadpondError as error:
+            send(error)
+        finally:
+            await answer.close()
+        return None
+
+    @property
+    def status(self) -> ReplicaStatus:
+        """How this replica is."""
+        card = self._backend.card
+        return ReplicaStatus(card=card, bundle=card.bundles[0], reason=self._backend.reason)
