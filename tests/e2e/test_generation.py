@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+from collections.abc import Iterator
 
 import httpx2
 import openai
@@ -26,6 +27,12 @@ AUTH = {"authorization": f"Bearer {KEY}"}
 @pytest.fixture(params=["routed", "direct"])
 def base_url(request: pytest.FixtureRequest, platform: Platform) -> str:
     return platform.base_url if request.param == "routed" else platform.direct(MODEL)
+
+
+@pytest.fixture
+def client(base_url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")
@@ -52,8 +59,7 @@ def test_curl_style(base_url: str, text: str) -> None:
     assert {"validate", "tokenize", "queue", "prefill", "decode", "delivery"} <= set(phases)
 
 
-def test_openai_client(base_url: str, text: str) -> None:
-    client = openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY)
+def test_openai_client(client: openai.OpenAI, text: str) -> None:
     whole = client.chat.completions.create(
         model=MODEL,
         messages=[{"role": "user", "content": PROMPT}],
@@ -109,8 +115,7 @@ async def test_our_async_client(base_url: str, text: str) -> None:
     assert whole.choices[0].message.content == text
 
 
-def test_completions_and_mixed_batches_do_not_change_each_other(base_url: str, text: str) -> None:
-    client = openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY)
+def test_completions_and_mixed_batches_do_not_change_each_other(client: openai.OpenAI) -> None:
     prompts = ["Once upon a time", "def add(a, b):", "The sky is"]
     alone = [
         client.completions.create(model=MODEL, prompt=prompt, max_tokens=10, temperature=0)
@@ -122,8 +127,7 @@ def test_completions_and_mixed_batches_do_not_change_each_other(base_url: str, t
     assert [choice.text for choice in together.choices] == alone
 
 
-def test_models_and_workloads(base_url: str, text: str) -> None:
-    client = openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY)
+def test_models_and_workloads(client: openai.OpenAI, base_url: str) -> None:
     assert MODEL in [model.id for model in client.models.list()]
     assert client.models.retrieve(MODEL).id == MODEL
     with pytest.raises(openai.NotFoundError) as raised:
@@ -133,8 +137,7 @@ def test_models_and_workloads(base_url: str, text: str) -> None:
     assert "generation" in [record["name"] for record in records]
 
 
-def test_errors_are_the_dialects(base_url: str, text: str) -> None:
-    client = openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0)
+def test_errors_are_the_dialects(client: openai.OpenAI, base_url: str) -> None:
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(model="nope", messages=[{"role": "user", "content": "x"}])
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
@@ -147,8 +150,11 @@ def test_errors_are_the_dialects(base_url: str, text: str) -> None:
             model=MODEL, messages=[{"role": "user", "content": "x"}], temperature=9.0
         )
     assert wrong.value.param == "temperature"
-    with pytest.raises(openai.AuthenticationError) as unknown:
-        openai.OpenAI(base_url=f"{base_url}/v1", api_key="sk-no").models.list()
+    with (
+        openai.OpenAI(base_url=f"{base_url}/v1", api_key="sk-no") as stranger,
+        pytest.raises(openai.AuthenticationError) as unknown,
+    ):
+        stranger.models.list()
     assert unknown.value.code == "invalid_api_key"
 
 
