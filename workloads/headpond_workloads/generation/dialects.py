@@ -26,7 +26,7 @@ routes: tuple[Route, ...] = (
         response=ChatCompletion,
         chunk=ChatCompletionChunk,
         example={
-            "messages": [{"role": "user", "content": "What is a headpond?"}],
+            "messages": [{"role": "user", "content": "What is the capital of France?"}],
             "max_completion_tokens": 32,
             "temperature": 0,
         },
