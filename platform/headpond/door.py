@@ -68,5 +68,4 @@ class Door:
     @property
     def status(self) -> ReplicaStatus:
         """How this replica is."""
-        card = self._backend.card
-        return ReplicaStatus(card=card, bundle=card.bundles[0], reason=self._backend.reason)
+        return ReplicaStatus(card=self._backend.card, reason=self._backend.reason)

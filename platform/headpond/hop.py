@@ -25,13 +25,16 @@ class ReplicaStatus:
 
     Attributes:
         card: The model it serves; `card.name` is the name of its application.
-        bundle: Its bundle, as in `Accepted.bundle`.
         reason: Why it cannot serve now; None when it can.
     """
 
     card: ModelCard
-    bundle: str
     reason: str | None
+
+    @property
+    def bundle(self) -> str:
+        """Its bundle, as in `Accepted.bundle`: a replica has exactly one."""
+        return self.card.bundles[0]
 
 
 class ModelHandle(Protocol):
@@ -64,9 +67,17 @@ class ModelHandle(Protocol):
         ...
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
-        """Ask every replica how it is; empty when none runs."""
+        """Ask every replica how it is.
+
+        Raises:
+            WorkerLost: None could be reached.
+        """
         ...
 
     async def expositions(self) -> Mapping[str, str]:
-        """Return each replica's metrics in the Prometheus text format, by replica ID."""
+        """Return each replica's metrics in the Prometheus text format, by replica ID.
+
+        Raises:
+            WorkerLost: None could be reached.
+        """
         ...

@@ -50,17 +50,15 @@ class RoutedBackend:
 
     async def start(self, aliases: AliasTable) -> None:
         """Take a new alias table; calls under way keep the application they were sent to."""
+        # One poll at a time: two would change the handles under each other.
+        await self._stop_polling()
         self._aliases = aliases
         await self._poll()
-        if self._polling is None:
-            self._polling = asyncio.create_task(self._keep_polling())
+        self._polling = asyncio.create_task(self._keep_polling())
 
     async def stop(self) -> None:
         """Stop polling and close all lanes; open streams end with `WorkerLost`."""
-        if self._polling is not None:
-            self._polling.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._polling
+        await self._stop_polling()
         await self._hub.close()
 
     async def submit(self, call: Call) -> Answer:
@@ -99,7 +97,7 @@ class RoutedBackend:
         return cards
 
     async def not_ready(self) -> Mapping[str, str]:
-        """Return the aliases with no replica that can serve, each with the reason."""
+        """Return the aliases that some of their traffic finds no replica for, and why."""
         reasons = {}
         for name, targets in self._aliases.targets().items():
             for app in targets:
@@ -144,6 +142,12 @@ class RoutedBackend:
         if isinstance(answered, HeadpondError):
             raise answered
         return _WholeAnswer(answered.accepted, answered.events)
+
+    async def _stop_polling(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._polling
 
     async def _keep_polling(self) -> None:
         while True:

@@ -51,22 +51,23 @@ class ServeHandle:
         )
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
-        """Ask every replica how it is; empty when none runs."""
-        try:
-            replies = await self._handle.broadcast("status").results_async(return_exceptions=True)
-        except (RayError, RayServeException):
-            return ()
+        """Ask every replica how it is."""
+        replies = await self._ask_all("status")
         return [reply for reply in replies if isinstance(reply, ReplicaStatus)]
 
     async def expositions(self) -> Mapping[str, str]:
         """Return each replica's metrics in the Prometheus text format, by replica ID."""
+        replies = await self._ask_all("exposition")
+        return dict(reply for reply in replies if isinstance(reply, tuple))
+
+    async def _ask_all(self, method: str) -> Sequence[object]:
         try:
-            replies = await self._handle.broadcast("exposition").results_async(
+            replies: Sequence[object] = await self._handle.broadcast(method).results_async(
                 return_exceptions=True
             )
         except (RayError, RayServeException) as error:
             raise WorkerLost from error
-        return dict(reply for reply in replies if isinstance(reply, tuple))
+        return replies
 
 
 async def _outcome(response: DeploymentResponse[Outcome]) -> Outcome:

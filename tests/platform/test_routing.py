@@ -37,6 +37,7 @@ class FakeHandle:
         self.calls: list[Call] = []
         self.cancelled = 0
         self.hangs = False
+        self.status_s = 0.0
         self.lanes = LaneServer()
         self.address: LaneAddress | None = None
 
@@ -75,6 +76,7 @@ class FakeHandle:
         return None
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
+        await asyncio.sleep(self.status_s)
         card = ModelCard(
             name="toy",
             workload="toy",
@@ -82,7 +84,7 @@ class FakeHandle:
             created_s=7,
             limits={"context_tokens": 9},
         )
-        status = ReplicaStatus(card=card, bundle=self.accepted.bundle, reason=self.reason)
+        status = ReplicaStatus(card=card, reason=self.reason)
         return [status] * self.replicas
 
     async def expositions(self) -> Mapping[str, str]:
@@ -159,6 +161,26 @@ async def test_readiness_follows_the_replicas(backend: RoutedBackend, handle: Fa
     handle.reason = None
     await backend.start(table)
     assert await backend.not_ready() == {}
+
+
+async def test_readiness_is_followed_after_the_table_changes_amid_a_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routing, "_STATUS_PERIOD_S", 0.02)
+    apps = {"a": FakeHandle("toy@1.0.0+a"), "b": FakeHandle("toy@2.0.0+b")}
+    apps["a"].status_s = 0.015
+    routed = RoutedBackend(apps.get)
+    await routed.start(AliasTable({"chat": {"a": 1}}))
+    await asyncio.sleep(0.025)  # the next poll is waiting for its answer now
+    await routed.start(AliasTable({"old": {"a": 1}, "chat": {"b": 1}}))
+    assert await routed.not_ready() == {}
+    await asyncio.sleep(0.05)
+    apps["b"].reason = "stuck"
+    async with asyncio.timeout(2):
+        while not await routed.not_ready():  # noqa: ASYNC110 - a poller's
+            await asyncio.sleep(0.005)
+    assert await routed.not_ready() == {"chat": "stuck"}
+    await routed.stop()
 
 
 @pytest.mark.parametrize("stream", [False, True])
