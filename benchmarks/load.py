@@ -1,9 +1,8 @@
-"""A lean HTTP/1.1 load client: closed loop and open loop, whole bodies and event streams."""
+"""A lean HTTP/1.1 load client: closed loop, whole bodies and event streams."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from dataclasses import dataclass, field
 
@@ -98,25 +97,4 @@ async def closed_loop(target: Target, *, clients: int, seconds: float) -> list[S
         connection.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
-    return samples
-
-
-async def open_loop(target: Target, *, rate: float, seconds: float, seed: int = 0) -> list[Sample]:
-    """Send Poisson arrivals at `rate` per second, whatever the answers do."""
-    draw = random.Random(seed)  # noqa: S311 - arrivals, not secrets
-    samples: list[Sample] = []
-    pending: set[asyncio.Task[None]] = set()
-
-    async def one() -> None:
-        connection = Connection(target)
-        samples.append(await connection.send())
-        connection.close()
-
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        task = asyncio.create_task(one())
-        pending.add(task)
-        task.add_done_callback(pending.discard)
-        await asyncio.sleep(draw.expovariate(rate))
-    await asyncio.gather(*pending)
     return samples

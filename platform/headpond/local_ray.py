@@ -20,14 +20,13 @@ from headpond.deployment import ModelArgs
 from headpond.errors import InvalidRequest, NotReady
 from headpond.router import RouterArgs
 
-_LOOPBACK = "127.0.0.1"
 _POLL_S = 0.2
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
 """The last line of a traceback: an exception's name, and what it says."""
 
 
 def start_ray(num_cpus: int | None = None) -> None:
-    """Start Ray without its dashboard, on the loopback address only.
+    """Start Ray without its dashboard.
 
     Half of Ray's processes and some 400 MB belong to the dashboard, and nothing here reads
     it. `num_cpus` may exceed the cores: it is a count of reservations, not of threads.
@@ -35,7 +34,6 @@ def start_ray(num_cpus: int | None = None) -> None:
     ray.init(
         include_dashboard=False,
         num_cpus=num_cpus,
-        _node_ip_address=_LOOPBACK,
         namespace="serve",
         log_to_driver=False,
         configure_logging=False,
@@ -53,7 +51,7 @@ def parse_config(config: Mapping[str, object]) -> ServeDeploySchema:
     try:
         schema = ServeDeploySchema.model_validate(config)
     except ValidationError as error:
-        raise _invalid("config", error) from error
+        raise _invalid("config", error) from None
     builders: dict[str, type[BaseModel]] = {
         "headpond.deployment:build": ModelArgs,
         "headpond.router:build": RouterArgs,
@@ -63,14 +61,15 @@ def parse_config(config: Mapping[str, object]) -> ServeDeploySchema:
             try:
                 args.model_validate(app.args)
             except ValidationError as error:
-                raise _invalid(f"args of application {app.name!r}", error) from error
+                raise _invalid(f"args of application {app.name!r}", error) from None
     return schema
 
 
 def _invalid(what: str, error: ValidationError) -> InvalidRequest:
+    # Without its cause: what pydantic prints of one may hold keys.
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    return InvalidRequest(f"{what}: {field}: {first['msg']}", param=field)
+    return InvalidRequest(f"{what}: {field}: {first['msg']}")
 
 
 def deploy(schema: ServeDeploySchema) -> None:
@@ -84,9 +83,9 @@ def deploy(schema: ServeDeploySchema) -> None:
         client = serve_start(
             http_options=schema.http_options.model_dump(), proxy_location=schema.proxy_location
         )
-    except RayError as error:
+    except RayError:
         port = schema.http_options.port
-        raise NotReady(f"Serve did not start; is port {port} taken?") from error
+        raise NotReady(f"Serve did not start; is port {port} taken?") from None
     client.deploy_apps(schema, _blocking=False)
 
 
@@ -139,8 +138,8 @@ def join_ray() -> None:
     """
     try:
         ray.init(address="auto", namespace="serve", log_to_driver=False)
-    except ConnectionError as error:
-        raise NotReady("no Ray runs on this machine; start one with `headpond up`") from error
+    except ConnectionError:
+        raise NotReady("no Ray runs on this machine; start one with `headpond up`") from None
 
 
 def stop_ray() -> None:

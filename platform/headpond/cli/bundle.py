@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -24,8 +22,8 @@ from headpond.bundle.locking import lock_engine, lock_files, write_draft, write_
 from headpond.bundle.manifest import Manifest
 from headpond.bundle.store import Store, default_cache
 from headpond.bundle.verifying import Check, Verification
+from headpond.cli.console import people, refusals
 from headpond.engine import EngineSettings
-from headpond.errors import HeadpondError
 from headpond.planner import plan_memory
 from headpond.registry import workload as find_record
 
@@ -44,8 +42,6 @@ Threads = Annotated[int, typer.Option(help="Compute threads of the engine.", min
 WithEngine = Annotated[bool, typer.Option("--engine/--no-engine", help="Load the engine.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
-_people = Console(stderr=True)
-
 
 @app.command()
 def new(
@@ -58,12 +54,12 @@ def new(
 ) -> None:
     """Write the skeleton of a bundle; fill it in, add fixtures, then lock it."""
     files = [_named_source(text) for text in artifact]
-    with _refusals():
+    with refusals():
         record = find_record(workload)
         execution = {"architecture": architecture, "dtype": dtype or record.fit.dtypes[0]}
         head = {"name": name, "version": "0.1.0", "workload": workload, **_TEMPLATE}
         path = write_draft(into / name, {**head, "artifacts": files, "execution": execution})
-    _people.print(f"Wrote {path}. Next: add fixtures, then `headpond bundle lock {path.parent}`.")
+    people.print(f"Wrote {path}. Next: add fixtures, then `headpond bundle lock {path.parent}`.")
 
 
 @app.command()
@@ -71,7 +67,7 @@ def lock(
     location: Location, engine: WithEngine = True, device: Device = "cpu", threads: Threads = 1
 ) -> None:
     """Fill in sizes, hashes, the model's numbers and what the fixtures must give."""
-    with _refusals():
+    with refusals():
         bundle = lock_files(location, Store(default_cache()))
         manifest = bundle.manifest
         if engine:
@@ -79,7 +75,7 @@ def lock(
             manifest = lock_engine(find_record(manifest.workload), bundle, settings)
         manifest = write_lock(location, manifest)
     if not manifest.fixtures:
-        _people.print("[yellow]It has no fixtures: no replica will serve it.[/yellow]")
+        people.print("[yellow]It has no fixtures: no replica will serve it.[/yellow]")
     typer.echo(manifest.ref)
 
 
@@ -111,7 +107,7 @@ def verify(
 @app.command()
 def show(location: Location, as_json: AsJson = False) -> None:
     """Print a bundle: what it says, its digest, and the memory it takes."""
-    with _refusals():
+    with refusals():
         manifest = read_manifest(location)
         memory = _memory(manifest)
     if as_json:
@@ -137,19 +133,6 @@ def _settings(device: str, threads: int) -> EngineSettings:
     return EngineSettings(
         state_bytes=_FIXTURE_STATE_BYTES, max_slots=1, device=device, threads=threads
     )
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn an error of ours into one line for people and exit code 1."""
-    try:
-        yield
-    except HeadpondError as error:
-        field = f" [dim]({escape(error.param)})[/dim]" if error.param else ""
-        _people.print(f"[red]{escape(error.message)}[/red]{field}")
-        if error.__cause__ is not None:
-            _people.print(f"  because: {escape(str(error.__cause__))}")
-        raise typer.Exit(1) from error
 
 
 def _memory(manifest: Manifest) -> dict[str, int] | None:

@@ -1,4 +1,4 @@
-"""`headpond up`, `demo` and `env`: the platform on this machine."""
+"""`headpond up`, `apply`, `demo` and `env`: the platform on this machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import Annotated
 
 import httpx2
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from headpond.errors import HeadpondError, NotReady
+from headpond.cli.console import people, refusals
+from headpond.errors import NotReady
 from headpond.ray_env import RAY_ENV, apply_ray_env
 from headpond.registry import workloads
 
@@ -29,8 +28,6 @@ Config = Annotated[Path, typer.Argument(help="A Serve config file.", exists=True
 Cpus = Annotated[int, typer.Option(help="CPUs that Ray may reserve, as a count of reservations.")]
 Port = Annotated[int | None, typer.Option(help="Listen here instead of the config's port.")]
 
-_console = Console(stderr=True)
-
 
 def env() -> None:
     """Print the environment for Ray, for `eval "$(headpond env)"` before `ray start`."""
@@ -41,7 +38,7 @@ def env() -> None:
 def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 8, port: Port = None) -> None:
     """Start every application of a Serve config on a local Ray, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
-        _console.print(f"Ready at {base_url}; Ctrl-C stops it. Logs: /tmp/ray/session_latest/logs")
+        people.print(f"Ready at {base_url}; Ctrl-C stops it. Logs: /tmp/ray/session_latest/logs")
         _wait_for_signal()
 
 
@@ -50,14 +47,11 @@ def apply(config: Config = _DEFAULT_CONFIG) -> None:
     apply_ray_env()
     from headpond import local_ray  # noqa: PLC0415 - Ray reads its environment when imported
 
-    try:
+    with refusals():
         schema = local_ray.parse_config(local_ray.load_config(config))
         local_ray.join_ray()
         local_ray.deploy(schema)
         local_ray.wait_running(_READY_TIMEOUT_S, _report(time.monotonic()))
-    except HeadpondError as error:
-        _console.print(f"[red]{escape(error.message)}[/red]")
-        raise typer.Exit(1) from error
 
 
 def demo(
@@ -71,14 +65,14 @@ def demo(
     with _platform(config, cpus, port) as base_url:
         _show_calls(base_url)
         if not once:
-            _console.print(f"\nUp at {base_url}; Ctrl-C stops it.")
+            people.print(f"\nUp at {base_url}; Ctrl-C stops it.")
             _wait_for_signal()
 
 
 @contextmanager
 def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
     """Run the applications of a config; yields the base URL once everything is ready."""
-    with tempfile.TemporaryDirectory(prefix="headpond-") as run_dir:
+    with refusals(), tempfile.TemporaryDirectory(prefix="headpond-") as run_dir:
         apply_ray_env(Path(run_dir))
         # Ray reads its environment when it is imported.
         from headpond import local_ray  # noqa: PLC0415
@@ -96,16 +90,13 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
             _wait_ready(base_url, started + _READY_TIMEOUT_S)
             _report(started)("all", "ready")
             yield base_url
-        except HeadpondError as error:
-            _console.print(f"[red]{escape(error.message)}[/red]")
-            raise typer.Exit(1) from error
         finally:
             local_ray.stop_ray()
 
 
 def _report(started: float) -> Callable[[str, str], None]:
     def report(name: str, state: str) -> None:
-        _console.print(f"[dim]{time.monotonic() - started:5.1f} s[/dim]  {name}  {state}")
+        people.print(f"[dim]{time.monotonic() - started:5.1f} s[/dim]  {name}  {state}")
 
     return report
 

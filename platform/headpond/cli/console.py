@@ -1,0 +1,27 @@
+"""What the commands say to people: on standard error, so that scripts can read the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from headpond.errors import HeadpondError
+
+people = Console(stderr=True)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn an error of ours into one line for people and exit code 1."""
+    try:
+        yield
+    except HeadpondError as error:
+        field = f" [dim]({escape(error.param)})[/dim]" if error.param else ""
+        people.print(f"[red]{escape(error.message)}[/red]{field}")
+        if error.__cause__ is not None:
+            people.print(f"  because: {escape(str(error.__cause__))}")
+        raise typer.Exit(1) from error
