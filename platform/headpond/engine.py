@@ -57,7 +57,8 @@ class Progress(Generic[Payload_co]):
 
     Attributes:
         outputs: What the caller gets, in order.
-        units: How far the slot went along the axis; at most its quantum.
+        units: How far the slot went along the axis: its quantum, or less, or, within the
+            state that is reserved for it, more (a cached prefix, accepted drafts).
         phase: The record's phase the slot is in from now on, when that changed.
         finished: The work the item came to, when this was its last step.
         error: Why this slot ends here without a result; the others are untouched.
@@ -73,8 +74,13 @@ class Progress(Generic[Payload_co]):
 class ContinuousEngine(Protocol[Item_contra, Prepared, Slot, Payload_co]):
     """Work that stays for many steps, holds state, and shares each step with others."""
 
-    def plan(self, item: Item_contra) -> Plan[Prepared]:
+    def plan(self, item: Item_contra, namespace: str) -> Plan[Prepared]:
         """Validate an item against the model and say what it will take. Pure; no device.
+
+        Args:
+            item: What is asked for.
+            namespace: Whose it is. Items of one namespace may share retained state; what
+                others computed must never show, not even in time.
 
         Raises:
             InvalidRequest: The model cannot do this; names the field.
@@ -86,7 +92,7 @@ class ContinuousEngine(Protocol[Item_contra, Prepared, Slot, Payload_co]):
         ...
 
     def step(self, quanta: Sequence[Quantum[Slot]]) -> Sequence[Progress[Payload_co]]:
-        """Advance every slot by at most its quantum, in one forward for all of them.
+        """Advance every slot by about its quantum, in one forward for all of them.
 
         All slots have equal keys. Results come in the order of the quanta. A slot that
         can't be computed says so in its own `Progress.error`. When the step as a whole

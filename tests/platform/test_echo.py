@@ -28,7 +28,7 @@ HEADING = Heading(request_id="r", created_s=0, model="echo", fingerprint="echo@1
 @given(st.text(max_size=40), st.integers(1, 50))
 def test_the_pieces_are_the_text(text: str, chunks: int) -> None:
     engine = EchoEngine()
-    slot = engine.start(engine.plan(EchoItem(text=text, chunks=chunks)))
+    slot = engine.start(engine.plan(EchoItem(text=text, chunks=chunks), "tenant"))
     pieces: list[str] = []
     for at in range(chunks):
         (progress,) = engine.step([Quantum(slot=slot, units=1)])

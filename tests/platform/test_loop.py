@@ -45,7 +45,7 @@ class GatedEngine(EchoEngine):
         self.on_step: Callable[[], None] = lambda: None
         self.plan_s = 0.0
 
-    def plan(self, item: EchoItem) -> Plan[EchoItem]:
+    def plan(self, item: EchoItem, namespace: str) -> Plan[EchoItem]:
         self.threads.add(threading.current_thread().name)
         until = time.thread_time() + self.plan_s
         while time.thread_time() < until:
@@ -54,7 +54,7 @@ class GatedEngine(EchoEngine):
             raise InvalidRequest("no", param="text")
         if item.text == "break":
             raise RuntimeError("broken")
-        return super().plan(item)
+        return super().plan(item, namespace)
 
     def step(self, quanta: Sequence[Quantum[EchoSlot]]) -> list[Progress[str]]:
         self.entered += 1

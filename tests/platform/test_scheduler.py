@@ -898,7 +898,7 @@ class Countdown:
 class CountdownEngine:
     """A workload declared in a test: no first phase, integers as outputs."""
 
-    def plan(self, given_item: Countdown) -> Plan[int]:
+    def plan(self, given_item: Countdown, namespace: str) -> Plan[int]:
         return Plan(
             shape={"prompt_units": 0, "output_units": given_item.number}, prepared=given_item.number
         )

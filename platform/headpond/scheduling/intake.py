@@ -76,7 +76,7 @@ class Intake:
         live.timeline.enter(self._queue_phase, now_s)
 
     def _plan(self, live: LiveCall, index: int, given: object) -> Item:
-        plan: Plan[object] = self._engine.plan(given)
+        plan: Plan[object] = self._engine.plan(given, live.call.tenant)
         shape = plan.shape
         self._limits.check_shape(shape)
         work = self._cost(shape)

@@ -144,7 +144,7 @@ class EchoEngine:
         """The record's symbols."""
         return {"most_text_bytes": self._most_text_bytes}
 
-    def plan(self, item: EchoItem) -> Plan[EchoItem]:
+    def plan(self, item: EchoItem, namespace: str) -> Plan[EchoItem]:
         """Count the bytes."""
         shape = {"text_bytes": len(item.text.encode()), "chunks": item.chunks}
         return Plan(shape=shape, prepared=item)
@@ -173,7 +173,7 @@ class EchoEngine:
         text, chunks = given.get("text"), given.get("chunks", 1)
         if not isinstance(text, str) or not isinstance(chunks, int):
             raise BundleError("an echo fixture gives a text, and chunks as an integer")
-        slot = self.start(self.plan(EchoItem(text=text, chunks=chunks)))
+        slot = self.start(self.plan(EchoItem(text=text, chunks=chunks), ""))
         return {"pieces": [slot.next_piece() for _ in range(chunks)]}
 
 

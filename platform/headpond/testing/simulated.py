@@ -116,7 +116,7 @@ class SimulatedEngine:
         """The slots that were started and not released."""
         return [slot for slot in self.slots if not slot.released]
 
-    def plan(self, item: SimulatedItem) -> Plan[SimulatedItem]:
+    def plan(self, item: SimulatedItem, namespace: str) -> Plan[SimulatedItem]:
         """Say what an item takes."""
         if item.trouble == "refuse":
             raise InvalidRequest("this item is refused", param="trouble")

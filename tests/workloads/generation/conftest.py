@@ -241,7 +241,7 @@ def drive_items(
     preempt_every: int = 0,
 ) -> list[Run]:
     """Step all items to their end; item `i` joins at step `i * stagger`."""
-    runs = [Run(engine.start(engine.plan(item)), []) for item in items]
+    runs = [Run(engine.start(engine.plan(item, "tenant")), []) for item in items]
     redo: dict[int, int] = {}
     step = preemptions = 0
     while any(run.last is None for run in runs):

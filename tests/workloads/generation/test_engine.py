@@ -87,7 +87,7 @@ def test_preemption_changes_nothing_that_is_given_out(
 
 
 def test_preempting_says_how_much_is_to_be_computed_again(engine: GenerationEngine) -> None:
-    slot = engine.start(engine.plan(item(PROMPTS[4])))
+    slot = engine.start(engine.plan(item(PROMPTS[4]), "tenant"))
     engine.step([Quantum(slot=slot, units=20)])
     assert engine.preempt(slot) == 20
     assert engine.free_blocks == 64
@@ -110,7 +110,7 @@ def test_a_finished_item_says_what_it_came_to(engine: GenerationEngine, drive: D
 
 
 def test_the_phase_changes_with_the_first_token(engine: GenerationEngine) -> None:
-    slot = engine.start(engine.plan(item(PROMPTS[3], 6)))
+    slot = engine.start(engine.plan(item(PROMPTS[3], 6), "tenant"))
     phases = [engine.step([Quantum(slot=slot, units=9)])[0].phase for _ in range(3)]
     assert phases == [None, "decode", None]
     assert phases[1] in {phase.name for phase in record.phases}
@@ -161,7 +161,7 @@ def test_bytes_of_logprobs_join_to_the_exact_text(
 
 
 def test_releasing_a_cancelled_slot_frees_its_blocks(engine: GenerationEngine) -> None:
-    slots = [engine.start(engine.plan(item(each))) for each in PROMPTS]
+    slots = [engine.start(engine.plan(item(each), "tenant")) for each in PROMPTS]
     assert engine.free_blocks == 64
     engine.step([Quantum(slot=slot, units=40) for slot in slots])
     assert engine.free_blocks == 64 - sum(-(-min(40, len(each)) // 16) for each in PROMPTS)
@@ -172,7 +172,7 @@ def test_releasing_a_cancelled_slot_frees_its_blocks(engine: GenerationEngine) -
 
 def test_a_step_without_enough_blocks_advances_nobody(tiny: Tiny, drive: Drive) -> None:
     engine = tiny.engine(blocks=11)  # a request's small state takes a share of the last block
-    slots = [engine.start(engine.plan(item(PROMPTS[6], 8))) for _ in range(4)]
+    slots = [engine.start(engine.plan(item(PROMPTS[6], 8), "tenant")) for _ in range(4)]
     with pytest.raises(BlocksExhausted):
         engine.step([Quantum(slot=slot, units=48) for slot in slots])
     for slot in slots[2:]:
@@ -190,7 +190,7 @@ def test_a_step_without_enough_blocks_advances_nobody(tiny: Tiny, drive: Drive) 
 def test_a_forward_that_fails_advances_nobody(
     tiny: Tiny, engine: GenerationEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slots = [engine.start(engine.plan(item(each))) for each in PROMPTS[:3]]
+    slots = [engine.start(engine.plan(item(each), "tenant")) for each in PROMPTS[:3]]
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
@@ -238,31 +238,31 @@ def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(
         with pytest.raises(
             ContextLengthExceeded, match=rf"160 tokens.* {length} tokens"
         ) as refusal:
-            engine.plan(item((1,) * length))
+            engine.plan(item((1,) * length), "tenant")
         assert refusal.value.param == "prompt"
 
 
 def test_output_beyond_the_context_is_refused_when_it_was_asked_for(
     engine: GenerationEngine,
 ) -> None:
-    assert engine.plan(item((1,) * 100, 60)).shape["max_output_tokens"] == 60
+    assert engine.plan(item((1,) * 100, 60), "tenant").shape["max_output_tokens"] == 60
     with pytest.raises(ContextLengthExceeded, match=r"161 tokens \(100 .* 61 ") as refusal:
-        engine.plan(item((1,) * 100, 61, max_tokens_param="max_completion_tokens"))
+        engine.plan(item((1,) * 100, 61, max_tokens_param="max_completion_tokens"), "tenant")
     assert refusal.value.param == "max_completion_tokens"
     with pytest.raises(InvalidRequest) as too_few:
-        engine.plan(item((1,), 0))
+        engine.plan(item((1,), 0), "tenant")
     assert too_few.value.param == "max_tokens"
 
 
 def test_without_a_wish_the_context_is_the_bound(engine: GenerationEngine, drive: Drive) -> None:
-    assert engine.plan(item((1,) * 150, None)).shape["max_output_tokens"] == 10
+    assert engine.plan(item((1,) * 150, None), "tenant").shape["max_output_tokens"] == 10
     assert len(drive(engine, [item((1,) * 150, None)])[0].output_ids) == 10
 
 
 def test_the_context_is_what_the_memory_holds_when_that_is_less(tiny: Tiny) -> None:
     engine = tiny.engine(blocks=4)
     state = record.bind(engine.symbols, "float32")
-    plan = engine.plan(item((1,) * 20, None))
+    plan = engine.plan(item((1,) * 20, None), "tenant")
     extent = plan.shape["prompt_tokens"] + plan.shape["max_output_tokens"]
     assert extent == 48
     assert state.request_bytes(plan.shape, extent) <= 4 * 16 * 2 * 2 * 2 * 8 * 4
@@ -271,14 +271,14 @@ def test_the_context_is_what_the_memory_holds_when_that_is_less(tiny: Tiny) -> N
 @pytest.mark.parametrize("token_id", [-1, 400])
 def test_a_bias_outside_the_vocabulary_is_refused(engine: GenerationEngine, token_id: int) -> None:
     with pytest.raises(InvalidRequest, match=str(token_id)) as refusal:
-        engine.plan(item((1,), sampling=Sampling(logit_bias={token_id: 1.0})))
+        engine.plan(item((1,), sampling=Sampling(logit_bias={token_id: 1.0})), "tenant")
     assert refusal.value.param == "logit_bias"
 
 
 def test_a_fixture_is_computed_contract_by_contract(tiny: Tiny, engine: GenerationEngine) -> None:
     seen = engine.observe({"messages": [{"role": "user", "content": "Grüße"}], "max_tokens": 5})
     prompt = Prompt(messages=(Message(role="user", content="Grüße"),))
-    input_ids = list(engine.plan(GenerationItem(prompt=prompt)).prepared.token_ids)
+    input_ids = list(engine.plan(GenerationItem(prompt=prompt), "tenant").prepared.token_ids)
     assert list(seen) == [contract.name for contract in record.contracts]
     assert seen["input_ids"] == input_ids
     assert seen["output_ids"] == tiny.greedy(input_ids, 5)

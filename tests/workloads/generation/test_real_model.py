@@ -97,7 +97,7 @@ def generate(model: PreTrainedModel, token_ids: tuple[int, ...]) -> list[int]:
 
 
 def prompt_ids(engine: GenerationEngine) -> list[tuple[int, ...]]:
-    return [engine.plan(item).prepared.token_ids for item in ITEMS]
+    return [engine.plan(item, "tenant").prepared.token_ids for item in ITEMS]
 
 
 def test_greedy_tokens_in_float32_are_those_of_transformers(

@@ -145,7 +145,7 @@ class TestFields:
         made = items(chat(n=n, seed=seed).ask())
         expected = [None if seed is None else seed + i for i in range(n)]
         assert [one.sampling.seed for one in made] == expected
-        assert len({one.prompt for one in made}) == 1
+        assert all(one.prompt == made[0].prompt for one in made)
 
     def test_prompts_times_samples_in_the_order_of_the_indexes(self) -> None:
         made = items(completion(prompt=["a", "b"], n=2, seed=5).ask())

@@ -4,9 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NewType
 
-FinishReason = Literal["stop", "length"]
+from headpond.engine import Json
+
+FinishReason = Literal["stop", "length", "tool_calls"]
+
+ToolChoice = Literal["auto", "none", "required"]
+"""Whether the model may, must not, or must call a tool."""
+
+ToolName = NewType("ToolName", str)
+"""The one tool that must be called, by name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """A function that the model may ask the caller to run.
+
+    Attributes:
+        parameters: JSON schema of its arguments, an object.
+        strict: Whether the arguments are held to the schema while they are generated.
+    """
+
+    name: str
+    description: str | None = None
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    strict: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """A call the model made in an earlier turn; `arguments` is JSON text."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constraint:
+    """What the whole output must be.
+
+    Attributes:
+        kind: `json_object` any JSON object; `json_schema` JSON that its schema allows;
+            `regex` and `lark` (a grammar) what they match; `choice` one of several texts.
+        source: The schema as JSON text, the expression, the grammar, or the JSON list of
+            choices; empty for `json_object`.
+        param: The wire field it came from, for errors.
+    """
+
+    kind: Literal["json_object", "json_schema", "regex", "choice", "lark"]
+    source: str = ""
+    param: str = "response_format"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,6 +65,9 @@ class Message:
     role: str
     content: str
     name: str | None = None
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,12 +75,16 @@ class Prompt:
     """Exactly one of a conversation, a text, or token IDs.
 
     Attributes:
+        tools: What a conversation's template shows as callable.
+        template_options: Further variables of the template, e.g. `enable_thinking`.
         param: The wire field it came from, for errors: `messages`, `prompt`.
     """
 
     messages: tuple[Message, ...] | None = None
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
+    tools: tuple[Tool, ...] = ()
+    template_options: Mapping[str, Json] = field(default_factory=dict)
     param: str = "prompt"
 
 
@@ -70,6 +126,12 @@ class GenerationItem:
         stop: Strings that end the text; none of them, in part or whole, is given out.
         ignore_eos: Go on past the end-of-sequence token (benchmarks).
         logprobs: None for none, else how many alternatives to give beside each token (0-20).
+        prompt_logprobs: The same for the tokens of the prompt, given out before the output.
+        echo: Give the prompt's own text and tokens out before the output.
+        constraint: What the output must be, or None.
+        tool_choice: One of `ToolChoice`, or the name of the tool that must be called.
+        parallel_tool_calls: Whether one turn may call several tools.
+        adapter: The LoRA adapter by name, or None for the model as it is.
         max_tokens_param: The wire field that set `max_output_tokens`, for errors.
     """
 
@@ -79,7 +141,52 @@ class GenerationItem:
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    echo: bool = False
+    constraint: Constraint | None = None
+    tool_choice: ToolChoice | ToolName = "auto"
+    parallel_tool_calls: bool = True
+    adapter: str | None = None
     max_tokens_param: str = "max_tokens"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizeItem:
+    """A prompt whose token IDs are asked for, and nothing generated.
+
+    Attributes:
+        add_special_tokens: Whether the tokenizer adds its own around a text.
+        add_generation_prompt: Whether a conversation ends where the answer begins.
+    """
+
+    prompt: Prompt
+    add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DetokenizeItem:
+    """Token IDs whose text is asked for; control tokens are spelled out."""
+
+    token_ids: tuple[int, ...]
+    param: str = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tokens:
+    """The answer to a tokenize or a detokenize item.
+
+    Attributes:
+        token_ids: The tokens.
+        pieces: Each token's own text.
+        text: What they spell together.
+        context_tokens: The most tokens the model takes.
+    """
+
+    token_ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+    text: str
+    context_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +221,24 @@ class TokenUsage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCallDelta:
+    """What a step added to a call of a tool.
+
+    Attributes:
+        index: Which call of this turn, from 0.
+        call_id: Set on the first delta of a call only.
+        name: Set on the first delta of a call only.
+        arguments: JSON text that goes on from the call's earlier deltas.
+    """
+
+    index: int
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +247,9 @@ class TextDelta:
 
     Attributes:
         text: Whole characters only, and nothing that may still become a stop string.
-        token_ids: The tokens generated in this step.
+        reasoning: Text the model marked as its reasoning, which is no part of `text`.
+        tool_calls: What the step added to calls of tools, which are no part of `text`.
+        token_ids: The tokens generated in this step; more than one after accepted drafts.
         logprobs: One entry for each token in `token_ids`, when asked for.
         finish_reason: Set on the last delta only.
         usage: Set on the last delta only.
@@ -133,11 +260,13 @@ class TextDelta:
     logprobs: tuple[ChosenToken, ...] = ()
     finish_reason: FinishReason | None = None
     usage: TokenUsage | None = None
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallDelta, ...] = ()
 
     def __reduce__(self) -> tuple[Callable[..., TextDelta], tuple[object, ...]]:
         """Cross a lane at a third of the cost of a frozen dataclass's own pickling."""
         fields = (self.text, self.token_ids, self.logprobs, self.finish_reason, self.usage)
-        return (_delta, fields)
+        return (_delta, (*fields, self.reasoning, self.tool_calls))
 
 
 def _delta(
@@ -146,6 +275,8 @@ def _delta(
     logprobs: tuple[ChosenToken, ...],
     finish_reason: FinishReason | None,
     usage: TokenUsage | None,
+    reasoning: str,
+    tool_calls: tuple[ToolCallDelta, ...],
 ) -> TextDelta:
     return TextDelta(
         text=text,
@@ -153,4 +284,6 @@ def _delta(
         logprobs=logprobs,
         finish_reason=finish_reason,
         usage=usage,
+        reasoning=reasoning,
+        tool_calls=tool_calls,
     )

@@ -62,7 +62,7 @@ class GenerationEngine:
         """KV blocks that no slot holds."""
         return self._pool.free
 
-    def plan(self, item: GenerationItem) -> Plan[Prepared]:
+    def plan(self, item: GenerationItem, namespace: str) -> Plan[Prepared]:
         """Tokenize an item and check it against the model.
 
         Raises:
@@ -103,15 +103,11 @@ class GenerationEngine:
         """
         spans = self._spans(quanta)
         logits = self._runner.forward(spans)
-        drawing = [
-            quantum.slot for quantum, span in zip(quanta, spans, strict=True) if span.wants_logits
-        ]
+        drawing = [quantum.slot for quantum, span in zip(quanta, spans, strict=True) if span.logits]
         drawn = iter(sample(logits, [_draw(slot) for slot in drawing]))
         # Nothing below fails: up to here no slot has changed, from here on all of them do.
         return [
-            self._advance(
-                quantum.slot, len(span.token_ids), next(drawn) if span.wants_logits else None
-            )
+            self._advance(quantum.slot, len(span.token_ids), next(drawn) if span.logits else None)
             for quantum, span in zip(quanta, spans, strict=True)
         ]
 
@@ -134,7 +130,7 @@ class GenerationEngine:
             InvalidRequest: The model can't do it.
             EngineFailed: The model computed NaN.
         """
-        plan = self.plan(item_of_fixture(given))
+        plan = self.plan(item_of_fixture(given), "")
         slot = self.start(plan)
         text = ""
         try:
@@ -166,7 +162,7 @@ class GenerationEngine:
                     token_ids=slot.token_ids[slot.computed : end],
                     start=slot.computed,
                     blocks=slot.table.blocks,
-                    wants_logits=end == len(slot.token_ids),
+                    logits=int(end == len(slot.token_ids)),
                 )
             )
         self._cache.clear(fresh)

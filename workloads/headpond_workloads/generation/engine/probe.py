@@ -59,9 +59,9 @@ def _refusal(model: PreTrainedModel, reason: str) -> BundleError:
 def _paged(model: PreTrainedModel, first: list[int], second: list[int]) -> Tensor:
     """Compute two sequences in packed steps: one at once, one in a chunk and a decode."""
     runner = ModelRunner(model, KvCache(KvShape.of(model, _BLOCK_TOKENS), 2, model.device))
-    chunk = Span(token_ids=second[:-1], start=0, blocks=[1], wants_logits=False)
-    last = Span(token_ids=second[-1:], start=len(second) - 1, blocks=[1], wants_logits=True)
-    whole = Span(token_ids=first, start=0, blocks=[0], wants_logits=True)
+    chunk = Span(token_ids=second[:-1], start=0, blocks=[1], logits=0)
+    last = Span(token_ids=second[-1:], start=len(second) - 1, blocks=[1], logits=1)
+    whole = Span(token_ids=first, start=0, blocks=[0], logits=1)
     return torch.cat([runner.forward([whole, chunk]), runner.forward([last])])
 
 

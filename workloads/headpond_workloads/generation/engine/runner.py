@@ -27,13 +27,16 @@ class Span:
         token_ids: The tokens, at least one.
         start: The position of the first.
         blocks: The sequence's block table; it reaches past the last token.
-        wants_logits: Whether the token after the last is to be drawn.
+        logits: How many of the last tokens' logits are wanted: 1 to draw the next token,
+            more to check drafts or to tell how likely the prompt is.
+        adapter: The LoRA adapter by number, or None.
     """
 
     token_ids: Sequence[int]
     start: int
     blocks: Sequence[int]
-    wants_logits: bool
+    logits: int = 0
+    adapter: int | None = None
 
     @property
     def end(self) -> int:
@@ -54,12 +57,14 @@ class ModelRunner:
         """Compute every span and return the logits that are wanted.
 
         Returns:
-            Float32, of shape [spans that want logits, vocabulary], in the order of `spans`.
+            Float32, of shape [logits wanted, vocabulary], in the order of `spans`.
         """
         order = sorted(range(len(spans)), key=lambda at: _packing(spans[at]))
         packed = [spans[at] for at in order]
-        rows = dict(zip(order, _last_rows(packed), strict=True))
-        wanted = [rows[at] for at, span in enumerate(spans) if span.wants_logits]
+        ends = dict(zip(order, _ends(packed), strict=True))
+        wanted = [
+            row for at, span in enumerate(spans) for row in range(ends[at] - span.logits, ends[at])
+        ]
         output = self._model(
             logits_to_keep=self._tensor(_not_alone(wanted)),
             use_cache=False,
@@ -141,8 +146,8 @@ def _segments(span: Span) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _last_rows(packed: Sequence[Span]) -> Iterator[int]:
-    row = -1
+def _ends(packed: Sequence[Span]) -> Iterator[int]:
+    row = 0
     for span in packed:
         row += len(span.token_ids)
         yield row
