@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -12,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,6 +21,7 @@ from pathlib import Path
 import psutil
 
 RESULTS = Path(__file__).parent / "results"
+TRIES = Path(__file__).parent.parent / ".bench/tries"
 
 
 @dataclass(kw_only=True)
@@ -31,15 +33,16 @@ class Server:
     port: int
     ready_path: str
     env: Mapping[str, str] = field(default_factory=dict)
+    start_s: float = 180.0
     process: subprocess.Popen[bytes] | None = None
 
-    def start(self, timeout_s: float = 180.0) -> None:
+    def start(self) -> None:
         """Start the process and wait until its ready path answers 200."""
         log = open(f"/tmp/bench-{self.name}.log", "wb")  # noqa: PTH123, S108, SIM115
         self.process = subprocess.Popen(
             self.command, env={**os.environ, **self.env}, stdout=log, stderr=log
         )
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + self.start_s
         while not self._ready():
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise RuntimeError(f"{self.name} did not start; see {log.name}")
@@ -53,17 +56,23 @@ class Server:
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
 
-    def tree(self) -> list[psutil.Process]:
-        """The process and everything below it."""
-        if self.process is None:
+    @property
+    def running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self.process is not None and self.process.poll() is None
+
+    def tree(self, without: Collection[str] = ()) -> list[psutil.Process]:
+        """The process and everything below it, less those with one of these in their titles."""
+        if self.process is None or not self.running:
             return []
         root = psutil.Process(self.process.pid)
-        return [root, *root.children(recursive=True)]
+        found = [root, *root.children(recursive=True)]
+        return [process for process in found if not _is_titled(process, without)]
 
-    def cpu_s(self) -> float:
+    def cpu_s(self, without: Collection[str] = ()) -> float:
         """CPU seconds of the whole tree so far."""
         total = 0.0
-        for process in self.tree():
+        for process in self.tree(without):
             try:
                 times = process.cpu_times()
             except psutil.NoSuchProcess:
@@ -71,26 +80,60 @@ class Server:
             total += times.user + times.system
         return total
 
-    def pss_bytes(self) -> int:
+    def pss_bytes(self, without: Collection[str] = ()) -> int:
         """Proportional set size of the whole tree."""
         total = 0
-        for process in self.tree():
+        for process in self.tree(without):
             try:
                 total += process.memory_full_info().pss
             except psutil.NoSuchProcess:
                 continue
         return total
 
+    def titled_pss_bytes(self, title: str) -> int:
+        """Proportional set size of the processes in the tree that have this in their titles."""
+        total = 0
+        for process in self.tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if _is_titled(process, (title,)):
+                    total += process.memory_full_info().pss
+        return total
+
+    def pause(self) -> None:
+        """Stop the tree from running until `resume`, so that others have the machine."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the tree run again."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self.tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
     def stop(self) -> None:
         """Stop the tree and wait for it."""
         if self.process is None:
             return
+        self.resume()
         tree = self.tree()
-        self.process.send_signal(signal.SIGINT)
+        if self.running:
+            self.process.send_signal(signal.SIGINT)
         _, alive = psutil.wait_procs(tree, timeout=20)
         for process in alive:
             process.kill()
         self.process = None
+
+
+def _is_titled(process: psutil.Process, parts: Collection[str]) -> bool:
+    if not parts:
+        return False
+    try:
+        title = " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
+    return any(part in title for part in parts)
 
 
 def median(values: Sequence[float]) -> float:
@@ -134,8 +177,10 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def write_results(subject: str, document: Mapping[str, object]) -> Path:
-    """Write `results/<subject>.json`."""
-    path = RESULTS / f"{subject}.json"
+    """Write `results/<subject>.json`; of a subject that begins with `try`, below `.bench/`."""
+    folder = TRIES if subject.startswith("try") else RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{subject}.json"
     dated = {
         "subject": subject,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ INTRO = """# Benchmarks
 Made by `benchmarks/report.py` from `benchmarks/results/`; how each was measured stands in
 the script of the same name. Peers run side by side with ours in one run, alternating;
 figures are medians over rounds, ratios are ours over theirs in the same round (with the
-least and the greatest). Never compare a figure here with one from another run or machine.
+least and the greatest). Servers of ours are in bold. Never compare a figure here with one
+from another run or machine.
 """
 
 
@@ -35,6 +36,76 @@ def rows(cases: Iterable[Mapping[str, Any]]) -> Iterable[str]:
         yield f"| {case['case']} | {case['unit']} | {case['ours']:.4g} | {'<br>'.join(peers)} |"
 
 
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def scenario_tables(cases: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield one table per scenario: a line for each server, a column for each unit."""
+    scenarios: dict[str, list[Mapping[str, Any]]] = {}
+    for case in cases:
+        scenarios.setdefault(case["scenario"], []).append(case)
+    for name, found in scenarios.items():
+        yield from ("", f"### {name}", "", *_scenario(found))
+
+
+def _scenario(cases: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    units = list(dict.fromkeys(case["unit"] for case in cases))
+    figures: dict[str, dict[str, float]] = {}
+    told: dict[str, str] = {}
+    for case in cases:
+        figures.setdefault(f"**{case['variant']}**", {})[case["unit"]] = case["ours"]
+        told[f"**{case['variant']}**"] = case["quality"] or ""
+    for case in cases:
+        for peer, value in case["peers"].items():
+            figures.setdefault(peer, {})[case["unit"]] = value
+        told |= case["peer_quality"]
+    said = any(told.values())
+    yield _row(["server", *units, *(["answers"] if said else [])])
+    yield _row(["---"] * (1 + len(units) + said))
+    for name, values in figures.items():
+        shown = [f"{values[unit]:.4g}" if unit in values else "" for unit in units]
+        yield _row([name, *shown, *([told.get(name, "")] if said else [])])
+    yield from _beside([case for case in cases if case["unit"] == units[0]])
+
+
+def _spread(low: float, high: float) -> str:
+    return "" if low == high else f" ({low:.2f}-{high:.2f})"
+
+
+def _beside(cases: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield how each variant's first figure stands to every peer's, and to the floor."""
+    lines = []
+    for case in cases:
+        parts = [
+            f"{ratio:.2f} of {peer}{_spread(*case['spread'][peer])}"
+            for peer, ratio in case["ratio"].items()
+        ]
+        if case["floor"]:
+            parts.append(
+                f"{case['ours'] / case['floor']:.2f} of what the products alone allow "
+                f"({case['floor']:.4g})"
+            )
+        if parts:
+            lines.append(f"- {case['unit']}, {case['variant']}: {', '.join(parts)}")
+    yield from (("", *lines) if lines else ())
+
+
+def tables(cases: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield a table per scenario, or one of all cases where there are no scenarios."""
+    if any("scenario" in case for case in cases):
+        yield from scenario_tables(cases)
+        return
+    yield ""
+    yield "| case | unit | ours | peers (ratio ours/peer; least-greatest) |"
+    yield "|---|---|---|---|"
+    yield from rows(cases)
+
+
+def _rounds(count: int) -> str:
+    return "1 round" if count == 1 else f"{count} rounds"
+
+
 def section(document: Mapping[str, Any]) -> str:
     """Return one subject's section."""
     machine = document["machine"]
@@ -45,12 +116,9 @@ def section(document: Mapping[str, Any]) -> str:
         (
             f"{document['date']}, {machine['cores']} cores of {machine['cpu']}, "
             f"{machine['memory_bytes'] / 2**30:.0f} GiB, load before {machine['load_before']:.2f}; "
-            f"{document['rounds']} rounds; {versions}."
+            f"{_rounds(document['rounds'])}; {versions}."
         ),
-        "",
-        "| case | unit | ours | peers (ratio ours/peer; least-greatest) |",
-        "|---|---|---|---|",
-        *rows(document["cases"]),
+        *tables(document["cases"]),
     ]
     if notes := document.get("notes"):
         lines += ["", *(f"- {note}" for note in notes)]

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from environments import ROUTER
 from harness import Server, machine, median, quantile, versions, write_results
 from headpond.testing.echo import write_echo_bundle
 from headpond.testing.install import declare_workload
 from load import Target, closed_loop
 
 HERE = Path(__file__).parent
-PEER_PYTHON = Path(".bench/router/bin/python")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def echo_config(port: int, folder: Path, *, step_ms: float) -> Path:
 
 
 def contenders(folder: Path, scenario: Scenario) -> dict[str, Contender]:
-    python, peer = sys.executable, str(PEER_PYTHON)
+    python, peer = sys.executable, ROUTER.python
     kind = "stream" if any(scenario.lengths) else "unary"
     pace = {"STEP_MS": str(scenario.step_ms)}
     config = echo_config(8104, folder, step_ms=scenario.step_ms)
@@ -241,6 +241,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0)
     options = parser.parse_args()
+    ROUTER.ensure()
     before = machine()
     cases: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:

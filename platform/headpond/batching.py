@@ -13,17 +13,23 @@ class Continuous:
         axis: What a request holds more of with each step, e.g. `tokens`.
         extent: Dimensions whose sum is the most it ever holds along the axis.
         first_phase: The dimension that is worked off in chunks before the first output.
+        cached: The dimension that says how much of the first phase will take no work, as
+            far as planning can tell.
         compatible_by: Names of what must be equal to share a step, in the order of `Plan.key`.
         granule: The axis is held in multiples of this: a number or a bundle symbol.
         step_budget: Units along the axis that one step may work off, over all its slots.
+        stretch: A step that carries items past their first phase takes at most about this
+            many times what it takes without first phases of those who came later.
     """
 
     axis: str
     extent: tuple[str, ...]
     first_phase: str | None = None
+    cached: str | None = None
     compatible_by: tuple[str, ...] = ()
     granule: int | str = 1
     step_budget: int = 512
+    stretch: float = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,15 @@ MEASURES = frozenset(
     {"running", "waiting", "state_used_ratio", "first_output_s", "gap_s", "total_s", "queue_s"}
     | {"finished", "refused", "preemptions"}
 )
-"""What the platform measures of every workload; `phase_s:<phase>` and `work:<unit>` too."""
+"""What the platform measures of every workload.
+
+So are `phase_s:<phase>`, `work:<unit>` and `tally:<name>`.
+"""
+
+OWN_COUNTERS = frozenset(
+    {"work", "goodput", "finished", "refused", "preemptions", "http_responses"}
+)
+"""Counters that every workload has, as `headpond_<name>_total`; no tally may be named so."""
 
 
 def inconsistencies(record: WorkloadRecord) -> list[str]:
@@ -33,6 +41,8 @@ def inconsistencies(record: WorkloadRecord) -> list[str]:
         _state_problems,
         _phase_problems,
         _fit_problems,
+        _overload_problems,
+        _tally_problems,
         _alias_problems,
     )
     return list(chain.from_iterable(check(record) for check in checks))
@@ -52,6 +62,7 @@ def _name_problems(record: WorkloadRecord) -> Iterable[str]:
         ("state term", [term.name for term in record.state]),
         ("contract", [contract.name for contract in record.contracts]),
         ("route", [f"{route.method} {route.path}" for route in record.routes]),
+        ("tally", [tally.name for tally in record.tallies]),
     ):
         for name in _repeated(names):
             yield f"{what} {name!r} is declared twice; keep one"
@@ -89,7 +100,12 @@ def _axis_problems(record: WorkloadRecord) -> Iterable[str]:
         named = {"bucket_by": batching.bucket_by}
     else:
         first = (batching.first_phase,) if batching.first_phase else ()
-        named = {"extent": batching.extent, "first_phase": first}
+        cached = (batching.cached,) if batching.cached else ()
+        named = {"extent": batching.extent, "first_phase": first, "cached": cached}
+        if cached and not first:
+            yield "batching.cached is part of a first phase; name that in batching.first_phase"
+        if batching.stretch <= 1.0:
+            yield f"batching.stretch is {batching.stretch:g}; it must be above 1"
         if isinstance(batching.granule, str) and batching.granule not in record.symbols:
             yield f"batching.granule names symbol {batching.granule!r}, which symbols does not list"
     for field, names in named.items():
@@ -139,9 +155,24 @@ def _fit_problems(record: WorkloadRecord) -> Iterable[str]:
             yield f"fit.static_bytes names symbol {symbol!r}, which symbols does not list"
 
 
+def _overload_problems(record: WorkloadRecord) -> Iterable[str]:
+    wait_s = record.overload.wait_s
+    if wait_s is not None and wait_s <= 0.0:
+        yield f"overload.wait_s is {wait_s:g}; it must be above 0, or None"
+
+
+def _tally_problems(record: WorkloadRecord) -> Iterable[str]:
+    for tally in record.tallies:
+        if not tally.name.isidentifier() or tally.name != tally.name.lower():
+            yield f"tally {tally.name!r} must be one lower-case identifier"
+        if tally.name in OWN_COUNTERS:
+            yield f"tally {tally.name!r} is a counter of every workload; name it otherwise"
+
+
 def _alias_problems(record: WorkloadRecord) -> Iterable[str]:
     measures = MEASURES | {f"phase_s:{phase.name}" for phase in record.phases}
     measures |= {f"work:{unit.name}" for unit in record.units}
+    measures |= {f"tally:{tally.name}" for tally in record.tallies}
     for alias in record.metric_aliases:
         if alias.measure not in measures:
             yield f"metric alias {alias.name!r} stands for {alias.measure!r}, which is no measure"

@@ -57,6 +57,8 @@ class ModelArgs(BaseModel):
         settings: Keys, tenants and telemetry: inline, or the path of a YAML file.
         state_bytes: Memory for what requests retain, e.g. `512MiB`.
         max_slots: The most requests that share a step.
+        max_wait_s: Requests whose work would begin later than this are refused at once, but
+            for batch work; the workload's own bound when that is tighter, or this is absent.
         device: `cpu`, `cuda` or `cuda:<index>`; `cuda` reserves one GPU for each replica.
         threads: Compute threads of the engine, and CPUs reserved for each replica.
         stuck_after_s: A step that runs longer makes the replica unhealthy.
@@ -70,6 +72,7 @@ class ModelArgs(BaseModel):
     settings: Settings | str = Settings()
     state_bytes: ByteSize = ByteSize(256 * 2**20)
     max_slots: int = Field(default=16, ge=1)
+    max_wait_s: float | None = Field(default=None, gt=0)
     device: str = "cpu"
     threads: int = Field(default=1, ge=1)
     stuck_after_s: float = Field(default=60.0, gt=0)
@@ -175,13 +178,14 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
         record.bind(manifest.model, manifest.execution.dtype),
         state_bytes=args.state_bytes,
         max_slots=args.max_slots,
+        max_wait_s=args.max_wait_s,
         bundle=manifest.ref,
         observer=partial(_observe, tuple(observers)),
         stuck_after_s=args.stuck_after_s,
         tenant_weights=settings.tenant_weights,
         limits=manifest.limits,
     )
-    metrics.watch(loop.snapshot)
+    metrics.watch(loop.snapshot, engine.tallies)
     return LocalBackend(
         record=record, manifest=manifest, alias=args.alias, loop=loop, metrics_source=metrics
     )

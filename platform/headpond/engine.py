@@ -7,7 +7,7 @@ called from others: it is pure.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from headpond.errors import HeadpondError
@@ -24,6 +24,19 @@ Payload_co = TypeVar("Payload_co", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Immediate:
+    """The whole answer to an item that needs no device.
+
+    Attributes:
+        outputs: What the caller gets, in order.
+        work: What the item came to.
+    """
+
+    outputs: tuple[object, ...]
+    work: Work = field(default_factory=Work)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan(Generic[Prepared]):
     """What one item will take, before anything is allocated.
 
@@ -31,11 +44,14 @@ class Plan(Generic[Prepared]):
         shape: The item's dimensions, by the names the record declares.
         prepared: Whatever `start` needs, e.g. the token IDs.
         key: Values of the record's `compatible_by`; equal keys share a step.
+        answer: The answer, when planning has found it already. Such an item waits for
+            nothing and never gets a slot; its shape is not looked at.
     """
 
     shape: Mapping[str, int]
     prepared: Prepared
     key: tuple[Hashable, ...] = ()
+    answer: Immediate | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +60,8 @@ class Quantum(Generic[Slot_co]):
 
     Attributes:
         slot: The slot to advance.
-        units: How far it may go along the batching axis: a chunk of its first phase, else 1.
+        units: How much it may compute along the batching axis: a chunk of its first phase,
+            else 1. What it finds computed already comes on top.
     """
 
     slot: Slot_co
@@ -59,6 +76,8 @@ class Progress(Generic[Payload_co]):
         outputs: What the caller gets, in order.
         units: How far the slot went along the axis: its quantum, or less, or, within the
             state that is reserved for it, more (a cached prefix, accepted drafts).
+        skipped: How many of these units took no work, as they were there already (a cached
+            prefix). Said when they are passed, so that speed is not mistaken.
         phase: The record's phase the slot is in from now on, when that changed.
         finished: The work the item came to, when this was its last step.
         error: Why this slot ends here without a result; the others are untouched.
@@ -66,6 +85,7 @@ class Progress(Generic[Payload_co]):
 
     outputs: tuple[Payload_co, ...] = ()
     units: int = 1
+    skipped: int = 0
     phase: str | None = None
     finished: Work | None = None
     error: HeadpondError | None = None
@@ -119,6 +139,13 @@ class Loaded(ContinuousEngine[Item_contra, Prepared, Slot, Payload_co], Protocol
     @property
     def symbols(self) -> Mapping[str, int]:
         """What the loaded model really is, in the record's symbols."""
+        ...
+
+    def tallies(self) -> Mapping[str, int]:
+        """Return the record's tallies, counted since the start; they only ever grow.
+
+        Called from other threads, also amid a step.
+        """
         ...
 
     def observe(self, given: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -34,6 +34,7 @@ __all__ = [
     "PhaseKind",
     "RequestShape",
     "Shape",
+    "Tally",
     "ThroughputUnit",
     "WorkloadRecord",
 ]
@@ -145,12 +146,29 @@ class Overload:
     Attributes:
         queue_limit: The most work that waits; past it new calls are refused (503).
         deadline_s: How long a request may take when its caller does not say.
+        wait_s: A call is refused (503) when its work would probably begin later than this,
+            unless it is of the batch class; None refuses only what would wait until its
+            deadline. A deployment may say less.
         failures: One entry, and one fault test, per characteristic failure.
     """
 
     queue_limit: Work
     deadline_s: float
+    wait_s: float | None = None
     failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """Something a workload's engine counts; shown as the metric `headpond_<name>_total`.
+
+    Attributes:
+        name: Plural snake_case name, e.g. `draft_tokens`.
+        summary: What is counted.
+    """
+
+    name: str
+    summary: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +177,8 @@ class MetricAlias:
 
     Attributes:
         name: The metric's name as others know it, e.g. `vllm:num_requests_running`.
-        measure: One of `headpond.consistency.MEASURES`, `phase_s:<phase>` or `work:<unit>`.
+        measure: One of `headpond.consistency.MEASURES`, `phase_s:<phase>`, `work:<unit>` or
+            `tally:<name>`.
     """
 
     name: str
@@ -186,6 +205,7 @@ class WorkloadRecord:
         overload: Queue bound, default deadline, failures.
         contracts: What a bundle's fixtures check, in the order they are compared.
         engine: `module:function` that loads the engine; imported by replicas only.
+        tallies: What its engine counts besides, for the metrics.
         metric_aliases: Names under which dashboards of the field know our measures.
     """
 
@@ -204,6 +224,7 @@ class WorkloadRecord:
     overload: Overload
     contracts: tuple[Contract, ...]
     engine: str
+    tallies: tuple[Tally, ...] = ()
     metric_aliases: tuple[MetricAlias, ...] = ()
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -9,17 +10,32 @@ from collections.abc import Iterator, Sequence
 import openai
 import pytest
 import uvicorn
-from openai.types.chat import ChatCompletionUserMessageParam
+from openai.types.chat import (
+    ChatCompletionMessageFunctionToolCall,
+    ChatCompletionMessageParam,
+    ChatCompletionUserMessageParam,
+)
+from openai.types.responses import FunctionToolParam
+from pydantic import BaseModel
 
-from headpond.call import Accepted, Done, Ended, ModelCard, Output
+from headpond.call import Accepted, Call, Done, Ended, ModelCard, Output
 from headpond.client.errors import ConnectionFailed
-from headpond.errors import EngineFailed, ModelNotFound, UnsupportedParameter
+from headpond.errors import EngineFailed, InvalidRequest, ModelNotFound, UnsupportedParameter
 from headpond.http.app import build_app
 from headpond.settings import Settings
 from headpond.testing.scripted import ScriptedBackend, Step
 from headpond.units import Work
-from headpond_workloads.client import Client
-from headpond_workloads.generation.items import TextDelta, TokenUsage
+from headpond_workloads.client import AsyncClient, Client
+from headpond_workloads.generation.items import (
+    Constraint,
+    FinishReason,
+    GenerationItem,
+    TextDelta,
+    Tokens,
+    TokenUsage,
+    ToolCallDelta,
+)
+from headpond_workloads.generation.params import MessageParam, ToolParam
 from headpond_workloads.generation.record import record
 
 BUNDLE = "small@1+0123456789ab"
@@ -32,6 +48,28 @@ HELLO: Sequence[Step] = (
     [Output(0, TextDelta(text="", finish_reason="stop", usage=USAGE)), Done(0, WORK)],
     [Ended(WORK)],
 )
+CALLS = (
+    TextDelta(text="", tool_calls=(ToolCallDelta(index=0, call_id="c0", name="Weather"),)),
+    TextDelta(text="", tool_calls=(ToolCallDelta(index=0, arguments='{"city":"Rome",'),)),
+    TextDelta(text="", tool_calls=(ToolCallDelta(index=0, arguments='"degrees":30}'),)),
+)
+FOUND = Tokens(token_ids=(5, 7), pieces=("a", "b"), text="ab", context_tokens=64)
+TOKENS: Sequence[Step] = ([Output(0, FOUND), Done(0, Work())], [Ended(Work())])
+
+
+def answer(*deltas: TextDelta, reason: FinishReason = "stop") -> Sequence[Step]:
+    last = TextDelta(text="", finish_reason=reason, usage=USAGE)
+    return (
+        *([Output(0, delta)] for delta in deltas),
+        [Output(0, last), Done(0, WORK)],
+        [Ended(WORK)],
+    )
+
+
+def constraint_of(call: Call) -> Constraint | None:
+    (item,) = call.items
+    assert isinstance(item, GenerationItem)
+    return item.constraint
 
 
 @pytest.fixture
@@ -114,6 +152,141 @@ def test_our_chat(ours: Client) -> None:
         assert stream.request_id
 
 
+class Weather(BaseModel):
+    """What a model is asked to fill in."""
+
+    city: str
+    degrees: int
+
+
+def test_their_structured_outputs(theirs: openai.OpenAI, backend: ScriptedBackend) -> None:
+    backend.steps = answer(TextDelta(text='{"city":"Rome",'), TextDelta(text='"degrees":30}'))
+    found = theirs.chat.completions.parse(model="chat", messages=ASK, response_format=Weather)
+    assert found.choices[0].message.parsed == Weather(city="Rome", degrees=30)
+    text = theirs.responses.parse(model="chat", input="hi", text_format=Weather)
+    assert text.output_parsed == Weather(city="Rome", degrees=30)
+    first, second = (constraint_of(call) for call in backend.calls)
+    assert first is not None
+    assert second is not None
+    assert first.source == second.source
+    assert json.loads(first.source)["required"] == ["city", "degrees"]
+
+
+def test_their_tools(theirs: openai.OpenAI, backend: ScriptedBackend) -> None:
+    tool = openai.pydantic_function_tool(Weather)
+    backend.steps = answer(*CALLS, reason="tool_calls")
+    whole = theirs.chat.completions.create(model="chat", messages=ASK, tools=[tool])
+    (called,) = whole.choices[0].message.tool_calls or []
+    assert isinstance(called, ChatCompletionMessageFunctionToolCall)
+    assert (called.function.name, json.loads(called.function.arguments)["degrees"]) == (
+        "Weather",
+        30,
+    )
+    with theirs.chat.completions.stream(model="chat", messages=ASK, tools=[tool]) as stream:
+        events = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
+        final = stream.get_final_completion().choices[0].message
+    assert [event.parsed_arguments for event in events] == [Weather(city="Rome", degrees=30)]
+    assert final.tool_calls is not None
+    history: list[ChatCompletionMessageParam] = [
+        *ASK,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": called.id,
+                    "type": "function",
+                    "function": {"name": "Weather", "arguments": called.function.arguments},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": called.id, "content": "hot"},
+    ]
+    backend.steps = HELLO
+    assert theirs.chat.completions.create(model="chat", messages=history, tools=[tool]).choices
+
+
+def test_their_responses(theirs: openai.OpenAI, backend: ScriptedBackend) -> None:
+    whole = theirs.responses.create(model="chat", input="hi", store=False)
+    assert (whole.output_text, whole.status) == ("Hello", "completed")
+    assert whole.usage is not None
+    assert whole.usage.total_tokens == 5
+    with theirs.responses.stream(model="chat", input="hi") as stream:
+        said = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        assert stream.get_final_response().output_text == "Hello"
+    assert said == ["Hel", "lo"]
+    backend.steps = answer(*CALLS, reason="tool_calls")
+    tool = openai.pydantic_function_tool(Weather)["function"]
+    param: FunctionToolParam = {
+        "type": "function",
+        "name": tool["name"],
+        "parameters": tool.get("parameters"),
+        "strict": True,
+    }
+    with theirs.responses.stream(model="chat", input="hi", tools=[param]) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert kinds[-2:] == ["response.output_item.done", "response.completed"]
+    (called,) = final.output
+    assert called.type == "function_call"
+    assert json.loads(called.arguments)["degrees"] == 30
+
+
+def test_their_errors_of_responses(theirs: openai.OpenAI, backend: ScriptedBackend) -> None:
+    with pytest.raises(openai.BadRequestError) as refusal:
+        theirs.responses.create(model="chat", input="hi", previous_response_id="resp_1")
+    assert refusal.value.param == "previous_response_id"
+    backend.steps = (HELLO[0], EngineFailed("broke"))
+    with pytest.raises(openai.APIError, match="broke"):
+        list(theirs.responses.create(model="chat", input="hi", stream=True))
+
+
+def test_our_responses(ours: Client, backend: ScriptedBackend) -> None:
+    assert ours.responses.create(model="chat", input="hi").output_text == "Hello"
+    with ours.responses.create(model="chat", input="hi", stream=True) as stream:
+        events = [event.root for event in stream]
+    said = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert said == ["Hel", "lo"]
+    assert events[-1].type == "response.completed"
+    backend.steps = (HELLO[0], EngineFailed("broke"))
+    with pytest.raises(EngineFailed, match="broke"):
+        list(ours.responses.create(model="chat", input="hi", stream=True))
+
+
+async def test_our_async_responses_and_tokens(url: str, backend: ScriptedBackend) -> None:
+    async with AsyncClient(base_url=url, max_retries=0) as client:
+        stream = await client.responses.create(model="chat", input="hi", stream=True)
+        assert [event.root.type async for event in stream][-1] == "response.completed"
+        backend.steps = TOKENS
+        found = await client.tokenize(model="chat", prompt="ab")
+        assert (found.tokens, found.count, found.max_model_len) == ([5, 7], 2, 64)
+        assert (await client.detokenize(model="chat", tokens=[5, 7])).prompt == "ab"
+
+
+def test_our_tokens(ours: Client, backend: ScriptedBackend) -> None:
+    backend.steps = TOKENS
+    messages: list[MessageParam] = [{"role": "user", "content": "ab"}]
+    found = ours.tokenize(model="chat", messages=messages, return_token_strs=True)
+    assert found.token_strs == ["a", "b"]
+    assert ours.detokenize(model="chat", tokens=[5, 7]).prompt == "ab"
+    with pytest.raises(InvalidRequest) as refusal:
+        ours.tokenize(model="chat")
+    assert refusal.value.param == "prompt"
+
+
+def test_our_tools(ours: Client, backend: ScriptedBackend) -> None:
+    backend.steps = answer(*CALLS, reason="tool_calls")
+    tool: ToolParam = {"type": "function", "function": {"name": "Weather"}}
+    whole = ours.chat.completions.create(
+        model="chat",
+        messages=[{"role": "user", "content": "hi"}],
+        tools=[tool],
+        tool_choice="required",
+    )
+    (called,) = whole.choices[0].message.tool_calls or []
+    assert called.function.name == "Weather"
+
+
 def test_our_catalogue(ours: Client) -> None:
     (model,) = ours.models.list().data
     assert ours.models.retrieve("chat") == model
@@ -125,8 +298,8 @@ def test_our_errors(ours: Client, backend: ScriptedBackend) -> None:
     with pytest.raises(ModelNotFound):
         ours.models.retrieve("no/ne")
     with pytest.raises(UnsupportedParameter) as refusal:
-        ours.completions.create(model="chat", prompt="a", best_of=2)
-    assert refusal.value.param == "best_of"
+        ours.completions.create(model="chat", prompt="a", extra_body={"suffix": "z"})
+    assert refusal.value.param == "suffix"
     backend.steps = (HELLO[0], EngineFailed("broke"))
     stream = ours.completions.create(model="chat", prompt="a", stream=True)
     assert next(stream).choices[0].text == "Hel"

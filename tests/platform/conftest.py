@@ -25,6 +25,7 @@ from headpond.record import (
     Phase,
     PhaseKind,
     RequestShape,
+    Tally,
     ThroughputUnit,
     WorkloadRecord,
 )
@@ -148,6 +149,7 @@ def record() -> WorkloadRecord:
         ),
         contracts=(Contract(name="words", vouches_for="the words"),),
         engine="toy:load",
+        tallies=(Tally(name="springs", summary="Springs wound up."),),
         metric_aliases=(
             MetricAlias(name="vllm:num_requests_running", measure="running"),
             MetricAlias(name="vllm:kv_cache_usage_perc", measure="state_used_ratio"),
@@ -156,6 +158,7 @@ def record() -> WorkloadRecord:
             MetricAlias(name="vllm:request_success", measure="finished"),
             MetricAlias(name="toys_done", measure="work:toys"),
             MetricAlias(name="toy_play_seconds", measure="phase_s:play"),
+            MetricAlias(name="toy_springs", measure="tally:springs"),
         ),
     )
 

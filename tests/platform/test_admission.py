@@ -19,8 +19,6 @@ from headpond.errors import InvalidRequest, Overloaded
 from headpond.record import Dim
 from headpond.testing.simulation import simulated_record
 
-FOREVER_S = 1e9
-
 
 def entry(
     name: str, *, tenant: str = "a", weight: float = 10.0, priority: Priority = Priority.NORMAL
@@ -124,7 +122,9 @@ class TestVirtualTime:
             turns.charge(key, 1.0)
             served[key] += 1
         assert served["a"] == pytest.approx(300, abs=2)
-        assert (turns.share("a"), turns.share("b")) == (0.75, 0.25)
+        assert turns.ahead("a", 30.0, lambda _: 100.0) == pytest.approx(40.0, abs=2)
+        assert turns.ahead("b", 30.0, lambda _: 100.0) == pytest.approx(120.0, abs=2)
+        assert turns.ahead("b", 30.0, lambda _: 5.0) == pytest.approx(35.0)
 
     def test_a_pause_saves_up_no_turns(self) -> None:
         turns = VirtualTime[str](lambda _: 1.0)
@@ -139,6 +139,15 @@ class TestVirtualTime:
             served.append(key)
             turns.charge(key, 1.0)
         assert served.count("b") <= 4
+
+    def test_who_was_served_much_waits_for_the_others_to_catch_up(self) -> None:
+        turns = VirtualTime[str](lambda _: 1.0)
+        for key in ("a", "b"):
+            turns.wake(key)
+        turns.charge("a", 50.0)
+        turns.sleep("a")
+        assert turns.ahead("a", 0.0, lambda _: 1000.0) == 50.0
+        assert turns.ahead("c", 0.0, lambda _: 1000.0) == 0.0
 
     def test_what_was_not_used_comes_back_as_turns(self) -> None:
         turns = VirtualTime[str](lambda _: 1.0)
@@ -187,22 +196,22 @@ class TestLimits:
 class TestFairQueue:
     def test_one_tenant_is_served_in_order(self) -> None:
         waiting = queue()
-        waiting.append([entry(name) for name in "abc"], FOREVER_S)
+        waiting.append([entry(name) for name in "abc"])
         assert taken(waiting) == ["a", "b", "c"]
         assert (len(waiting), waiting.weight) == (0, 0.0)
         assert waiting.take(anything) is None
 
     def test_a_flood_of_one_tenant_does_not_hold_up_another(self) -> None:
         waiting = queue()
-        waiting.append([entry("flood", tenant="loud") for _ in range(100)], FOREVER_S)
+        waiting.append([entry("flood", tenant="loud") for _ in range(100)])
         assert taken(waiting, 10) == ["flood"] * 10
-        waiting.append([entry("quiet", tenant="shy")], FOREVER_S)
+        waiting.append([entry("quiet", tenant="shy")])
         assert "quiet" in taken(waiting, 2)
 
     def test_tenants_share_by_weighed_work_not_by_requests(self) -> None:
         waiting = queue(tenant_weights={"b": 2.0})
-        waiting.append([entry("big", tenant="a", weight=100.0) for _ in range(50)], FOREVER_S)
-        waiting.append([entry("small", tenant="b", weight=10.0) for _ in range(500)], FOREVER_S)
+        waiting.append([entry("big", tenant="a", weight=100.0) for _ in range(50)])
+        waiting.append([entry("small", tenant="b", weight=10.0) for _ in range(500)])
         served = Counter(taken(waiting, 210))
         assert served["small"] * 10 == pytest.approx(2 * served["big"] * 100, rel=0.1)
 
@@ -210,79 +219,67 @@ class TestFairQueue:
         waiting = queue()
         for priority in Priority:
             entries = [entry(priority.name, priority=priority) for _ in range(500)]
-            waiting.append(entries, FOREVER_S)
+            waiting.append(entries)
         served = Counter(taken(waiting, 420))
         assert served == pytest.approx({"URGENT": 320, "NORMAL": 80, "BATCH": 20}, abs=2)
 
     def test_free_work_crowds_nobody_out(self) -> None:
         waiting = queue()
-        waiting.append([entry("free", tenant="a", weight=0.0) for _ in range(100)], FOREVER_S)
-        waiting.append([entry("paid", tenant="b", weight=1.0)], FOREVER_S)
+        waiting.append([entry("free", tenant="a", weight=0.0) for _ in range(100)])
+        waiting.append([entry("paid", tenant="b", weight=1.0)])
         assert "paid" in taken(waiting, 3)
 
     def test_what_does_not_fit_is_not_passed_over(self) -> None:
         waiting = queue()
-        waiting.append([entry("big"), entry("small")], FOREVER_S)
+        waiting.append([entry("big"), entry("small")])
         assert waiting.take(lambda name: name == "small") is None
         assert taken(waiting) == ["big", "small"]
 
     def test_the_dead_are_skipped_and_count_no_more(self) -> None:
         waiting = queue(limit=40.0)
         entries = [entry(name) for name in "abcd"]
-        waiting.append(entries, FOREVER_S)
+        waiting.append(entries)
         waiting.withdraw(entries[0])
         waiting.withdraw(entries[2])
         waiting.withdraw(entries[2])
         assert (len(waiting), waiting.weight) == (2, 20.0)
-        waiting.append([entry("e"), entry("f")], FOREVER_S)
+        waiting.append([entry("e"), entry("f")])
         assert taken(waiting) == ["b", "d", "e", "f"]
 
     def test_a_tenant_whose_work_is_all_dead_has_no_turn(self) -> None:
         waiting = queue()
         dead = [entry("dead", tenant="a") for _ in range(3)]
-        waiting.append(dead, FOREVER_S)
-        waiting.append([entry("alive", tenant="b")], FOREVER_S)
+        waiting.append(dead)
+        waiting.append([entry("alive", tenant="b")])
         for each in dead:
             waiting.withdraw(each)
         assert taken(waiting) == ["alive"]
-        waiting.append([entry("again", tenant="a")], FOREVER_S)
+        waiting.append([entry("again", tenant="a")])
         assert taken(waiting) == ["again"]
 
     def test_it_is_bounded_in_work_and_says_when_to_come_back(self) -> None:
         drain = DrainRate()
         drain.record(10.0, 1.0)
         waiting = queue(100.0, drain)
-        waiting.append([entry("a", weight=60.0)], FOREVER_S)
+        waiting.append([entry("a", weight=60.0)])
         with pytest.raises(Overloaded) as full:
-            waiting.append([entry("b", weight=60.0), entry("c", weight=10.0)], FOREVER_S)
+            waiting.append([entry("b", weight=60.0), entry("c", weight=10.0)])
         assert full.value.retry_after_s == 3.0
         assert (len(waiting), waiting.weight) == (1, 60.0)
-        waiting.append([entry("d", weight=40.0)], FOREVER_S)
+        waiting.append([entry("d", weight=40.0)])
 
     def test_an_empty_queue_takes_any_call(self) -> None:
         waiting = queue(100.0)
-        waiting.append([entry("huge", weight=1000.0)], FOREVER_S)
+        waiting.append([entry("huge", weight=1000.0)])
         with pytest.raises(Overloaded) as full:
-            waiting.append([entry("b", weight=1.0)], FOREVER_S)
+            waiting.append([entry("b", weight=1.0)])
         assert full.value.retry_after_s == 1.0
 
-    def test_a_deadline_that_passes_in_the_queue_is_refused_at_once(self) -> None:
-        drain = DrainRate()
-        waiting = queue(1e6, drain)
-        waiting.append([entry("a", weight=100.0)], 0.1)
-        waiting.append([entry("b", weight=100.0)], 0.1)  # nothing measured yet
-        drain.record(10.0, 1.0)
-        with pytest.raises(Overloaded, match=r"20\.0 s, and the deadline 19\.0 s"):
-            waiting.append([entry("c", weight=1.0)], 19.0)
-        waiting.append([entry("d", weight=1.0)], 21.0)
-
-    def test_the_wait_of_a_tenant_does_not_count_the_flood_of_another(self) -> None:
-        drain = DrainRate()
-        drain.record(10.0, 1.0)
-        waiting = queue(1e6, drain)
-        waiting.append([entry("flood", tenant="loud", weight=1000.0)], FOREVER_S)
+    def test_what_is_ahead_of_a_tenant_does_not_count_the_flood_of_another(self) -> None:
+        waiting = queue()
+        waiting.append([entry("flood", tenant="loud", weight=1000.0)])
         assert waiting.ahead("shy", Priority.NORMAL) == 0.0
-        waiting.append([entry("one", tenant="shy", weight=10.0)], 1.0)
+        waiting.append([entry("one", tenant="shy", weight=10.0)])
         assert waiting.ahead("shy", Priority.NORMAL) == pytest.approx(20.0)
         assert waiting.ahead("loud", Priority.NORMAL) == pytest.approx(1010.0)
 
@@ -290,8 +287,8 @@ class TestFairQueue:
         waiting = queue()
         greedy = [entry("greedy", tenant="a", weight=1000.0) for _ in range(20)]
         modest = [entry("modest", tenant="b", weight=10.0) for _ in range(200)]
-        waiting.append(greedy, FOREVER_S)
-        waiting.append(modest, FOREVER_S)
+        waiting.append(greedy)
+        waiting.append(modest)
         served: Counter[str] = Counter()
         by_name = {"greedy": iter(greedy), "modest": iter(modest)}
         for _ in range(30):
@@ -321,7 +318,7 @@ class TestFairQueue:
             if action == "append":
                 new = entry(str(at), tenant=tenant, weight=weight, priority=priority)
                 try:
-                    waiting.append([new], FOREVER_S)
+                    waiting.append([new])
                 except Overloaded:
                     assert waiting.weight + weight > 100.0
                 else:

@@ -20,7 +20,7 @@ from headpond.bundle.store import Store, open_bundle
 from headpond.bundle.verifying import Check, Verification
 from headpond.engine import EngineSettings
 from headpond.errors import BundleError, DeclarationError
-from headpond.record import WorkloadRecord
+from headpond.record import Tally, WorkloadRecord
 
 SETTINGS = EngineSettings(state_bytes=2**20)
 
@@ -312,3 +312,9 @@ def test_a_draft_does_not_replace_a_bundle(locked: Path) -> None:
     document = yaml.safe_load((locked / "bundle.yaml").read_text())
     with pytest.raises(BundleError, match=r"'tiny' has a bundle\.yaml already"):
         write_draft(locked, document)
+
+
+def test_an_engine_counts_what_its_record_declares(locked: Path, record: WorkloadRecord) -> None:
+    counting = replace(record, tallies=(Tally(name="capitals", summary="Capital letters."),))
+    with pytest.raises(DeclarationError, match="does not count 'capitals'"):
+        load_engine(counting, open_bundle(locked), SETTINGS)

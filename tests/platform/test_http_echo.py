@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -13,12 +14,29 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headpond.backend import LocalBackend
 from headpond.bundle.store import open_bundle
+from headpond.call import Call, Done, Ended, Output
+from headpond.door import Door
+from headpond.engine import Immediate, Plan
+from headpond.hop import Answered
 from headpond.http.app import ASGIApp, build_app
+from headpond.lane import LaneAddress, LaneHub
 from headpond.scheduling.loop import ContinuousLoop
 from headpond.settings import Settings
 from headpond.telemetry.metrics import Metrics
 from headpond.testing.asgi import AsgiRequest
 from headpond.testing.echo import EchoEngine, record, write_echo_bundle
+from headpond.testing.echo_dialect import EchoItem
+from headpond.units import Work
+
+
+class KnowingEngine(EchoEngine):
+    """Answers a text that it knows while planning; its steps would never end."""
+
+    def plan(self, item: EchoItem, namespace: str) -> Plan[EchoItem]:
+        if item.text != "known":
+            return super().plan(item, namespace)
+        answer = Immediate(outputs=("kno", "wn"), work=Work(input_bytes=5))
+        return Plan(shape={}, prepared=item, answer=answer)
 
 
 @pytest.fixture
@@ -28,7 +46,7 @@ async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
     metrics = Metrics(record, bundle=manifest.ref, model="polly")
     loop = ContinuousLoop(
         record,
-        EchoEngine(step_s=0.001),
+        KnowingEngine(step_s=0.001),
         record.bind(manifest.model, manifest.execution.dtype),
         state_bytes=2**20,
         max_slots=8,
@@ -71,6 +89,67 @@ async def test_a_text_comes_back_in_pieces(client: httpx2.AsyncClient) -> None:
     events = [line.removeprefix("data: ") for line in answer.text.splitlines() if "data:" in line]
     assert events.pop() == "[DONE]"
     assert [json.loads(event)["text"] for event in events] == list("hello")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_planning_answers_comes_at_once(
+    client: httpx2.AsyncClient, backend: LocalBackend, *, stream: bool
+) -> None:
+    body = {"model": "polly", "text": "known", "chunks": 2, "stream": stream}
+    answer = await client.post("/v1/echo", json=body)
+    if stream:
+        lines = [line for line in answer.text.splitlines() if line.startswith("data: {")]
+        assert [json.loads(line.removeprefix("data: "))["text"] for line in lines] == ["kno", "wn"]
+    else:
+        assert answer.json() == {"model": "polly", "text": "known"}
+        assert "speak;dur=0.000" in answer.headers["server-timing"]
+    assert answer.headers["x-headpond-work"] == "input_bytes=5"
+    snapshot = backend.loop.snapshot()
+    assert (snapshot.finished, snapshot.steps) == ({"ok": 1}, 0)
+    text = (await client.get("/metrics")).text
+    assert "headpond_finished_total{bundle" in text
+    assert 'phase="queue"' in text
+
+
+@pytest.fixture
+async def door(backend: LocalBackend) -> AsyncIterator[Door]:
+    opened = await Door.open(backend, "127.0.0.1")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def hub() -> AsyncIterator[LaneHub]:
+    opened = LaneHub()
+    yield opened
+    await opened.close()
+
+
+async def test_what_planning_answers_comes_over_the_routed_door_too(
+    door: Door, hub: LaneHub
+) -> None:
+    call = Call(
+        request_id="r",
+        tenant="t",
+        workload="echo",
+        model="polly",
+        items=(EchoItem(text="known"),),
+        deadline_s=5.0,
+    )
+    expected = [Output(0, "kno"), Output(0, "wn"), Done(0, Work(input_bytes=5))]
+    answered = await door.answer(call)
+    assert isinstance(answered, Answered)
+    assert list(answered.events[:-1]) == expected
+    streamed = replace(call, stream=True)
+    stream = hub.open_stream()
+    address = await door.stream(streamed, hub.router_id, stream.number)
+    assert isinstance(address, LaneAddress)
+    await hub.connect(address)
+    assert await door.stream(streamed, hub.router_id, stream.number) is None
+    events = [event async for batch in stream.mailbox.batches() for event in batch]
+    assert events[:-1] == expected
+    assert isinstance(events[-1], Ended)
+    assert list(events[-1].phases_s) == ["queue"]  # the first phase of a replica: planning
 
 
 async def test_errors_are_those_of_the_loop(client: httpx2.AsyncClient) -> None:

@@ -158,6 +158,16 @@ def test_aliases_are_the_same_numbers_with_the_right_type(metrics: Metrics) -> N
     assert value(metrics, "toys_done_total", alias) == 4
 
 
+def test_tallies_are_the_engines_own_under_both_names(metrics: Metrics) -> None:
+    counted = {"springs": 3, "secrets": 1}
+    metrics.watch(Loop, lambda: counted)
+    assert value(metrics, "headpond_springs_total", OURS) == 3
+    counted["springs"] = 5
+    assert value(metrics, "headpond_springs_total", OURS) == 5
+    assert value(metrics, "toy_springs_total", {"model_name": "small"}) == 5
+    assert "secrets" not in metrics.text()
+
+
 def test_nothing_of_the_caller_becomes_a_label(metrics: Metrics) -> None:
     metrics.observe(report())
     text = metrics.text()

@@ -21,6 +21,7 @@ from headpond.record import (
     PhaseKind,
     RequestShape,
     Shape,
+    Tally,
     ThroughputUnit,
 )
 from headpond.state import StateTerm
@@ -87,6 +88,38 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
     "first phase": (
         {"batching": Continuous(axis="units", extent=(), first_phase="pages")},
         "batching.first_phase names dimension 'pages'",
+    ),
+    "cached": (
+        {"batching": Continuous(axis="units", extent=(), first_phase="pages", cached="reams")},
+        "batching.cached names dimension 'reams'",
+    ),
+    "cached without first phase": (
+        {"batching": Continuous(axis="units", extent=(), cached="cached_units")},
+        "batching.cached is part of a first phase",
+    ),
+    "stretch": (
+        {"batching": Continuous(axis="units", extent=(), stretch=1.0)},
+        "batching.stretch is 1; it must be above 1",
+    ),
+    "no wait": (
+        {"overload": replace(GOOD.overload, wait_s=0.0)},
+        "overload.wait_s is 0; it must be above 0, or None",
+    ),
+    "tally twice": (
+        {"tallies": (Tally(name="drops", summary=""),) * 2},
+        "tally 'drops' is declared twice",
+    ),
+    "tally of a strange name": (
+        {"tallies": (Tally(name="Big drops", summary=""),)},
+        "tally 'Big drops' must be one lower-case identifier",
+    ),
+    "tally of a name in use": (
+        {"tallies": (Tally(name="finished", summary=""),)},
+        "tally 'finished' is a counter of every workload",
+    ),
+    "alias of a tally": (
+        {"metric_aliases": (MetricAlias(name="vllm:x", measure="tally:drops"),)},
+        "metric alias 'vllm:x' stands for 'tally:drops'",
     ),
     "granule": (
         {"batching": Continuous(axis="units", extent=(), granule="block_units")},
@@ -159,12 +192,13 @@ def test_all_problems_are_listed_at_once() -> None:
     assert str(refused.value).count("\n  - ") == 3
 
 
-def test_measures_of_phases_and_units_may_have_aliases() -> None:
+def test_measures_of_phases_units_and_tallies_may_have_aliases() -> None:
     aliases = tuple(
         MetricAlias(name=f"vllm:{at}", measure=measure)
-        for at, measure in enumerate(("running", "phase_s:read", "work:written"))
+        for at, measure in enumerate(("running", "phase_s:read", "work:written", "tally:drops"))
     )
-    assert replace(GOOD, metric_aliases=aliases).metric_aliases == aliases
+    tallies = (Tally(name="drops", summary="Drops."),)
+    assert replace(GOOD, tallies=tallies, metric_aliases=aliases).metric_aliases == aliases
 
 
 def test_binding_names_what_the_bundle_lacks() -> None:

@@ -470,7 +470,7 @@ def test_an_engine_that_cannot_preempt_a_slot_loses_that_item() -> None:
 
 
 class Strange(SimulatedEngine):
-    """Answers for too few slots, goes too far, counts pages, or says where it is."""
+    """Answers for too few slots, goes or skips too far, counts pages, or says where it is."""
 
     mode = "short"
 
@@ -479,13 +479,15 @@ class Strange(SimulatedEngine):
         if self.mode == "short":
             return progress[:-1]
         if self.mode == "far":
-            return [replace(each, units=each.units + 1) for each in progress]
+            return [replace(each, units=each.units + 10) for each in progress]
+        if self.mode == "leap":
+            return [replace(each, skipped=each.units + 1) for each in progress]
         if self.mode == "pages":
             return [replace(each, finished=Work(pages=1)) for each in progress]
         return [replace(each, phase=self.mode) for each in progress]
 
 
-@pytest.mark.parametrize("mode", ["short", "lunch", "far", "pages"])
+@pytest.mark.parametrize("mode", ["short", "lunch", "far", "leap", "pages"])
 def test_an_engine_against_its_own_protocol_fails_the_items_not_the_loop(mode: str) -> None:
     bench = Bench()
     engine = Strange(bench.clock)
@@ -536,6 +538,91 @@ def test_what_is_left_after_the_device_counts_for_the_phase_declared_for_it() ->
     assert sum(ended.phases_s.values()) == pytest.approx(2.0 + 2 * STEP_S)
 
 
+# -- cached units, drafts and answers in planning ------------------------------------------------
+
+
+def test_a_cached_beginning_is_passed_in_one_step_and_costs_nothing() -> None:
+    bench = Bench(step_budget=4)
+    found = SimulatedItem(name="found", prompt=30, outputs=2, cached=24)
+    served = bench.loop.submit(call(found))
+    assert served.live.accepted.work == Work(read=6, written=2)
+    bench.loop.run()
+    assert [step["found"] for step in bench.engine.steps] == [4, 2, 1]
+    assert (outputs(served), ends(served)) == (found.expected(), [Done, Ended])
+    assert served.reports[0].work == Work(read=6, written=2)
+    bench.check_clean()
+
+
+@pytest.mark.parametrize("foreseen", [0, 8, 24])
+def test_what_is_cached_distorts_no_rate_whatever_planning_knew(foreseen: int) -> None:
+    bench = Bench(max_slots=4, queue_limit=100_000)
+    for at in range(400):
+        found = SimulatedItem(
+            name=f"i{at}", prompt=28, outputs=4, cached=24, foreseen=foreseen, drafts=at % 3
+        )
+        bench.loop.submit(call(found))
+    began_s = bench.clock()
+    bench.loop.run()
+    really = 400 * (4 + 4) / (bench.clock() - began_s)
+    assert bench.scheduler.drain.per_s == pytest.approx(really, rel=0.05)
+    bench.check_clean()
+
+
+def test_cut_off_work_counts_what_was_computed_only() -> None:
+    bench = Bench(step_budget=4)
+    found = SimulatedItem(name="found", prompt=40, outputs=2, cached=24, foreseen=0)
+    late = bench.loop.submit(call(found, deadline_s=1.5 * STEP_S))
+    bench.loop.run()
+    assert late.reports[0].work == Work(read=8)
+    assert bench.scheduler.drain.per_s == pytest.approx(4 / STEP_S)
+
+
+def test_drafts_come_at_once_in_order_and_within_the_state_reserved() -> None:
+    bench = Bench(granule=8, state_bytes=64)
+    fast = SimulatedItem(name="fast", prompt=8, outputs=20, drafts=3)
+    served = bench.loop.submit(call(fast))
+    other = bench.submit(item("slow", prompt=8, outputs=20))
+    bench.loop.run()
+    assert outputs(served) == fast.expected()
+    assert len(outputs(other)) == 20
+    assert served.reports[0].total_s < other.reports[0].total_s
+    bench.check_clean()
+
+
+def test_what_planning_answers_is_delivered_at_once_and_never_runs() -> None:
+    bench = Bench(max_slots=1)
+    bench.submit(item("runs", outputs=50))
+    bench.loop.turn()
+    bench.submit(item("waits", outputs=50))
+    known = [SimulatedItem(name=name, outputs=2, immediate=True) for name in "ab"]
+    served = bench.loop.submit(call(*known))
+    assert outputs(served, 0) == ["a:0", "a:1"]
+    assert outputs(served, 1) == ["b:0", "b:1"]
+    assert ends(served) == [Done, Done, Ended]
+    (report,) = served.reports
+    assert (report.outcome, report.work, report.first_output_s) == ("ok", Work(written=4), None)
+    assert list(report.phases_s) == ["parse"]
+    assert sum(report.phases_s.values()) == report.total_s
+    assert bench.scheduler.finished == {"ok": 1}
+    bench.loop.run()
+    assert "a" not in {slot.item.name for slot in bench.engine.slots}
+    bench.check_clean()
+
+
+def test_a_call_may_be_answered_in_part() -> None:
+    bench = Bench()
+    known = SimulatedItem(name="known", outputs=2, immediate=True)
+    served = bench.loop.submit(call(item("x", outputs=3), known))
+    assert served.events == []
+    bench.loop.turn()
+    assert outputs(served, 0) == ["x:0"]
+    assert outputs(served, 1) == ["known:0", "known:1"]
+    bench.loop.run()
+    assert ends(served) == [Done, Done, Ended]
+    assert served.reports[0].work == Work(read=1, written=5)
+    bench.check_clean()
+
+
 # -- deadlines and cancellation -------------------------------------------------------------------
 
 
@@ -581,8 +668,7 @@ def test_a_call_without_time_is_refused() -> None:
 def test_a_deadline_passes_in_the_queue_too() -> None:
     bench = Bench(max_slots=1)
     bench.submit(item("runs", outputs=20))
-    bench.loop.turn()
-    late = bench.loop.submit(call(item("waits"), deadline_s=0.05))
+    late = bench.loop.submit(call(item("waits"), deadline_s=0.05))  # nothing is measured yet
     bench.loop.run()
     (report,) = late.reports
     assert isinstance(late.error, DeadlineExceeded)
@@ -736,10 +822,14 @@ TROUBLES: tuple[Trouble, ...] = (
 )
 
 items = st.builds(
-    item,
+    SimulatedItem,
     name=st.just(""),
     prompt=st.integers(1, 20),
     outputs=st.integers(1, 10),
+    cached=st.sampled_from([0, 0, 5, 30]),
+    foreseen=st.sampled_from([None, 0, 7]),
+    drafts=st.sampled_from([0, 0, 3]),
+    immediate=st.sampled_from([*[False] * 9, True]),
     key=st.sampled_from(["", "", "k", "l"]),
     trouble=st.sampled_from([*[None] * 12, *TROUBLES]),
     trouble_at=st.integers(0, 3),
@@ -823,7 +913,8 @@ def check_item(served: SimulatedCall, index: int, given_item: SimulatedItem, nam
     assert len(closing) == 1
     if isinstance(closing[0], Done):
         assert got == expected
-        assert closing[0].work == Work(read=given_item.prompt, written=given_item.outputs)
+        read = 0 if given_item.immediate else given_item.read
+        assert closing[0].work == Work(read=read, written=given_item.outputs)
     else:
         assert given_item.trouble in {"start", "step", "error", "preempt"}
 
@@ -900,7 +991,8 @@ class CountdownEngine:
 
     def plan(self, given_item: Countdown, namespace: str) -> Plan[int]:
         return Plan(
-            shape={"prompt_units": 0, "output_units": given_item.number}, prepared=given_item.number
+            shape={"prompt_units": 0, "output_units": given_item.number, "cached_units": 0},
+            prepared=given_item.number,
         )
 
     def start(self, plan: Plan[int]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 import httpx2
 
@@ -14,6 +14,17 @@ from headpond.client.catalogue import WORKLOADS_PATH, AsyncModels, Models, Workl
 from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
 from headpond.client.transport import Transport
 from headpond_workloads.generation.client import AsyncChat, AsyncCompletions, Chat, Completions
+from headpond_workloads.generation.client_body import body_of
+from headpond_workloads.generation.client_responses import AsyncResponses, Responses
+from headpond_workloads.generation.params import DetokenizeParams, TokenizeParams
+from headpond_workloads.generation.schema_tokenize import (
+    DETOKENIZE_PATH,
+    TOKENIZE_PATH,
+    Detokenization,
+    DetokenizeRequest,
+    Tokenization,
+    TokenizeRequest,
+)
 
 
 class Client:
@@ -28,6 +39,7 @@ class Client:
     chat: Chat
     completions: Completions
     models: Models
+    responses: Responses
 
     def __init__(
         self,
@@ -70,6 +82,7 @@ class Client:
         self.chat = Chat(transport)
         self.completions = Completions(transport)
         self.models = Models(transport)
+        self.responses = Responses(transport)
 
     def __enter__(self) -> Self:
         return self
@@ -110,6 +123,24 @@ class Client:
         """Return the workloads the server knows, as they declare themselves."""
         return self._transport.get(WORKLOADS_PATH, WorkloadList).data
 
+    def tokenize(self, **params: Unpack[TokenizeParams]) -> Tokenization:
+        """Return the tokens of a prompt or a conversation.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        body = body_of(params, TokenizeRequest, stream=False)
+        return self._transport.post(TOKENIZE_PATH, body, Tokenization)
+
+    def detokenize(self, **params: Unpack[DetokenizeParams]) -> Detokenization:
+        """Return the text of tokens.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        body = body_of(params, DetokenizeRequest, stream=False)
+        return self._transport.post(DETOKENIZE_PATH, body, Detokenization)
+
 
 class AsyncClient:
     """Talks to a Headpond server from asyncio; otherwise the same as `Client`.
@@ -125,6 +156,7 @@ class AsyncClient:
     chat: AsyncChat
     completions: AsyncCompletions
     models: AsyncModels
+    responses: AsyncResponses
 
     def __init__(
         self,
@@ -158,6 +190,7 @@ class AsyncClient:
         self.chat = AsyncChat(transport)
         self.completions = AsyncCompletions(transport)
         self.models = AsyncModels(transport)
+        self.responses = AsyncResponses(transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -197,6 +230,24 @@ class AsyncClient:
     async def workloads(self) -> tuple[Workload, ...]:
         """Return the workloads the server knows, as they declare themselves."""
         return (await self._transport.get(WORKLOADS_PATH, WorkloadList)).data
+
+    async def tokenize(self, **params: Unpack[TokenizeParams]) -> Tokenization:
+        """Return the tokens of a prompt or a conversation.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        body = body_of(params, TokenizeRequest, stream=False)
+        return await self._transport.post(TOKENIZE_PATH, body, Tokenization)
+
+    async def detokenize(self, **params: Unpack[DetokenizeParams]) -> Detokenization:
+        """Return the text of tokens.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        body = body_of(params, DetokenizeRequest, stream=False)
+        return await self._transport.post(DETOKENIZE_PATH, body, Detokenization)
 
 
 def _changed(

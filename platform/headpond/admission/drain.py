@@ -11,9 +11,10 @@ RETRY_AFTER_MOST_S = 60
 class DrainRate:
     """Weighed work that ends per second of busy time, lately.
 
-    An item counts with the weight it was admitted with, whatever it came to: the queue is
-    measured in the same currency, so dividing one by the other gives a true time even when
-    most requests end long before their maximum. Idle time does not count.
+    An item counts with the weight it was admitted with, whatever it came to: as it goes on,
+    and the rest when it ends. The queue is measured in the same currency, so dividing one
+    by the other gives a true time even when most requests end long before their maximum.
+    Idle time does not count.
 
     The rate is a ratio of two exponentially decayed sums, sum(weight) / sum(seconds).
     """
@@ -52,5 +53,9 @@ class DrainRate:
 
     def retry_after_s(self, weight: float) -> float:
         """Return whole seconds, 1 to 60, after which `weight` will have drained."""
-        wait_s = self.wait_s(weight) or 0.0
-        return float(min(max(ceil(min(wait_s, 1e9)), RETRY_AFTER_LEAST_S), RETRY_AFTER_MOST_S))
+        return retry_after_s(self.wait_s(weight) or 0.0)
+
+
+def retry_after_s(wait_s: float) -> float:
+    """Return a wait as callers are told of it: whole seconds, 1 to 60."""
+    return float(min(max(ceil(min(wait_s, 1e9)), RETRY_AFTER_LEAST_S), RETRY_AFTER_MOST_S))

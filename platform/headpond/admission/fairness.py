@@ -66,10 +66,24 @@ class VirtualTime(Generic[Key]):
             given_back = self._start[key] - work / self._weight_of(key)
             self._start[key] = max(self._now, given_back)
 
-    def share(self, key: Key) -> float:
-        """Return the part of all work that `key` gets while it is backlogged."""
-        keys = self._backlogged.keys() | {key}
-        return self._weight_of(key) / sum(self._weight_of(other) for other in keys)
+    def ahead(self, key: Key, own: float, waiting: Callable[[Key], float]) -> float:
+        """Estimate the work that is served before what `key` adds to `own` work of its own.
+
+        Others are served until their tags pass the one at which the new work would be.
+
+        Args:
+            key: Who adds work.
+            own: What it has waiting already.
+            waiting: What a backlogged key has waiting.
+        """
+        tag = max(self._now, self._start.get(key, 0.0)) if self._backlogged else 0.0
+        tag += own / self._weight_of(key)
+        others = sum(
+            min(waiting(other), max(tag - self._start[other], 0.0) * self._weight_of(other))
+            for other in self._backlogged
+            if other != key
+        )
+        return own + others
 
     def _forget(self) -> None:
         """Drop resting keys that would start at the virtual time anyway."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -71,7 +71,7 @@ class FairQueue(Generic[Content]):
 
         Args:
             limit: The most weighed work that waits. A queue that is empty takes any call.
-            drain: The measured rate, from which waits are estimated.
+            drain: The measured rate, by which a full queue says when to come back.
             tenant_weights: Positive weights of tenants that don't weigh 1.
         """
         self._limit = limit
@@ -87,22 +87,32 @@ class FairQueue(Generic[Content]):
         """Return how many entries wait."""
         return self._living
 
+    def __iter__(self) -> Iterator[Content]:
+        """Iterate over what waits, one tenant's after the other's."""
+        for lines in self._lines.values():
+            for line in lines.values():
+                yield from (entry.content for entry in line.entries if entry.queued)
+
     @property
     def weight(self) -> float:
         """Weighed work that waits."""
         return self._weight
 
-    def append(self, entries: Sequence[Waiting[Content]], deadline_s: float) -> None:
+    def append(self, entries: Sequence[Waiting[Content]]) -> None:
         """Let all entries of one call wait, or none.
 
         Args:
             entries: At least one, all of one tenant and class.
-            deadline_s: Seconds the call has left.
 
         Raises:
-            Overloaded: The bound would be passed, or the deadline passes in the queue.
+            Overloaded: The bound would be passed.
         """
-        self._refuse(entries, deadline_s)
+        excess = self._weight + sum(entry.weight for entry in entries) - self._limit
+        if self._living and excess > 0.0:
+            raise Overloaded(
+                f"{self._weight:.0f} units of work wait; at most {self._limit:.0f} may",
+                retry_after_s=self._drain.retry_after_s(excess),
+            )
         for entry in entries:
             lines = self._lines[entry.priority]
             line = lines.setdefault(entry.tenant, _Line())
@@ -153,28 +163,16 @@ class FairQueue(Generic[Content]):
     def ahead(self, tenant: str, priority: Priority) -> float:
         """Estimate the weighed work that is served before a new entry of this tenant.
 
-        That is what the tenant has waiting itself, and what the others get meanwhile by
-        their shares; never more than all that waits.
+        That is what the tenant has waiting itself, and what the others get meanwhile.
         """
-        line = self._lines[priority].get(tenant)
-        if line is None:
-            return 0.0
-        share = self._classes.share(priority) * self._tenants[priority].share(tenant)
-        return min(self._weight, line.weight / share)
+        lines = self._lines[priority]
+        line = lines.get(tenant)
+        own = 0.0 if line is None else line.weight
+        in_class = self._tenants[priority].ahead(tenant, own, lambda other: lines[other].weight)
+        return self._classes.ahead(priority, in_class, self._weight_of_class)
 
-    def _refuse(self, entries: Sequence[Waiting[Content]], deadline_s: float) -> None:
-        excess = self._weight + sum(entry.weight for entry in entries) - self._limit
-        if self._living and excess > 0.0:
-            raise Overloaded(
-                f"{self._weight:.0f} units of work wait; at most {self._limit:.0f} may",
-                retry_after_s=self._drain.retry_after_s(excess),
-            )
-        wait_s = self._drain.wait_s(self.ahead(entries[0].tenant, entries[0].priority))
-        if wait_s is not None and wait_s > deadline_s:
-            raise Overloaded(
-                f"the wait is about {wait_s:.1f} s, and the deadline {deadline_s:.1f} s",
-                retry_after_s=self._drain.retry_after_s(self._weight),
-            )
+    def _weight_of_class(self, priority: Priority) -> float:
+        return sum(line.weight for line in self._lines[priority].values())
 
     def _weight_of(self, tenant: str) -> float:
         return self._tenant_weights.get(tenant, 1.0)

@@ -26,11 +26,13 @@ def load_engine(record: WorkloadRecord, bundle: Bundle, settings: EngineSettings
     Raises:
         BundleError: The manifest does not bind to the record, or the loaded model differs
             from it; the first fixture that fails is a `FixtureFailed`.
-        DeclarationError: The record's `engine` names nothing that can be called.
+        DeclarationError: The record's `engine` names nothing that can be called, or does not
+            count what the record says.
     """
     bind(record, bundle.manifest)
     engine = start_engine(record, bundle, settings)
     check_symbols(record, bundle.manifest, engine.symbols)
+    check_tallies(record, engine.tallies())
     check_fixtures(record, bundle.manifest, engine.observe)
     return engine
 
@@ -91,6 +93,17 @@ def check_symbols(record: WorkloadRecord, manifest: Manifest, symbols: Mapping[s
                 f"the manifest says {manifest.model.get(symbol)}",
                 param=f"model.{symbol}",
             )
+
+
+def check_tallies(record: WorkloadRecord, counted: Mapping[str, int]) -> None:
+    """Check that an engine counts what its record declares.
+
+    Raises:
+        DeclarationError: Names the first tally that it does not count.
+    """
+    for tally in record.tallies:
+        if tally.name not in counted:
+            raise DeclarationError(f"the engine of {record.name} does not count {tally.name!r}")
 
 
 def _loader(record: WorkloadRecord) -> Loader:

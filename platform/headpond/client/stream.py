@@ -1,13 +1,14 @@
 """Streams of typed chunks over server-sent events, each sync and async.
 
-A stream is complete only when the server said so (`[DONE]`); all else raises. Leaving its
-`with` block, or `close`, closes the connection, and the server then stops the work.
+A stream is complete only when the server said so (`[DONE]`, or an event that is its last);
+all else raises. Leaving its `with` block, or `close`, closes the connection, and the server
+then stops the work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -33,9 +34,15 @@ DRAIN_S = 0.1
 class Stream(Generic[Chunk]):
     """The chunks of one answer, as they come."""
 
-    def __init__(self, response: httpx2.Response, chunk: type[Chunk]) -> None:
-        """Read chunks of type `chunk` from an open response."""
+    def __init__(
+        self,
+        response: httpx2.Response,
+        chunk: type[Chunk],
+        is_last: Callable[[Chunk], bool] | None = None,
+    ) -> None:
+        """Read chunks of type `chunk` from an open response, up to one that `is_last`."""
         self._response = response
+        self._is_last = is_last
         self._complete = False
         self._chunks = self._read(chunk)
 
@@ -76,7 +83,11 @@ class Stream(Generic[Chunk]):
                 if event.data == DONE:
                     self._complete = True
                     return
-                yield _parse(event.data, chunk, self._response)
+                parsed = _parse(event.data, chunk, self._response)
+                self._complete = self._is_last is not None and self._is_last(parsed)
+                yield parsed
+                if self._complete:
+                    return
         except (httpx2.RequestError, httpx2.StreamError) as error:
             raise _broken(error) from error
         finally:
@@ -86,9 +97,15 @@ class Stream(Generic[Chunk]):
 class AsyncStream(Generic[Chunk]):
     """The chunks of one answer, as they come."""
 
-    def __init__(self, response: httpx2.Response, chunk: type[Chunk]) -> None:
-        """Read chunks of type `chunk` from an open response."""
+    def __init__(
+        self,
+        response: httpx2.Response,
+        chunk: type[Chunk],
+        is_last: Callable[[Chunk], bool] | None = None,
+    ) -> None:
+        """Read chunks of type `chunk` from an open response, up to one that `is_last`."""
         self._response = response
+        self._is_last = is_last
         self._complete = False
         self._reading = False
         self._chunks = self._read(chunk)
@@ -137,7 +154,12 @@ class AsyncStream(Generic[Chunk]):
                     self._complete = True
                     await _drain(events)
                     return
-                yield _parse(event.data, chunk, self._response)
+                parsed = _parse(event.data, chunk, self._response)
+                self._complete = self._is_last is not None and self._is_last(parsed)
+                yield parsed
+                if self._complete:
+                    await _drain(events)
+                    return
         except (httpx2.RequestError, httpx2.StreamError) as error:
             raise _broken(error) from error
         finally:

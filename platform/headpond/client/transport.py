@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -63,16 +64,29 @@ class Transport:
         """
         return self._whole(Outgoing(method="POST", path=path, body=body), answer)
 
-    def stream(self, path: str, body: bytes, chunk: type[Wire]) -> Stream[Wire]:
+    def stream(
+        self,
+        path: str,
+        body: bytes,
+        chunk: type[Wire],
+        *,
+        is_last: Callable[[Wire], bool] | None = None,
+    ) -> Stream[Wire]:
         """Send a JSON body and return the stream that answers it.
 
         Until the server has accepted the call it is tried again; after that never.
+
+        Args:
+            path: The route.
+            body: The JSON.
+            chunk: What each event is.
+            is_last: Tells the event that ends a stream without `[DONE]`.
 
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         outgoing = Outgoing(method="POST", path=path, body=body, accept=EVENTS)
-        return Stream(self._open(outgoing, Attempts(self.config)), chunk)
+        return Stream(self._open(outgoing, Attempts(self.config)), chunk, is_last)
 
     def _whole(self, outgoing: Outgoing, answer: type[Wire]) -> Wire:
         attempts = Attempts(self.config)

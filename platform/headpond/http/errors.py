@@ -31,6 +31,14 @@ _MAX_COUNTED = 2_000
 """Past this many problems pydantic takes seconds and gigabytes to list them."""
 _MAX_WAIT_S = 3600.0
 _ABSENT = object()
+_PLAIN_TEXTS = {
+    "tuple_type": "Input should be an array",
+    "list_type": "Input should be an array",
+    "dict_type": "Input should be an object",
+    "model_type": "Input should be an object",
+    "model_attributes_type": "Input should be an object",
+}
+"""What pydantic says in Python's words, said in JSON's."""
 
 
 class MethodNotAllowed(HeadpondError):
@@ -108,7 +116,15 @@ def invalid_request(error: ValidationError, body: bytes) -> InvalidRequest:
 
 
 def _text(problem: ErrorDetails) -> str:
-    return problem["msg"].removeprefix("Value error, ")
+    plain = _PLAIN_TEXTS.get(problem["type"])
+    if plain is not None:
+        return plain
+    text = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] in ("too_long", "too_short"):
+        return (
+            text.replace("Tuple", "Array").replace("List", "Array").replace("Dictionary", "Object")
+        )
+    return text
 
 
 def _field_path(problem: ErrorDetails, parsed: object) -> str:

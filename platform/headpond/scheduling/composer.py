@@ -2,38 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
+from headpond.scheduling.pace import Pace
+from headpond.scheduling.roster import Roster
 from headpond.scheduling.sequence import Item
 
 Grant = tuple[Item, int]
-"""An item and how far it may go in this step."""
+"""An item and how much of it this step computes."""
 
 _by_order = attrgetter("order")
 _by_last_step = attrgetter("last_step")
 
 
-def compose(group: Sequence[Item], budget: int) -> list[Grant]:
-    """Deal at most `budget` units to a group.
+class Composer:
+    """Deals at most `step_budget` units a step.
 
-    Items past their first phase get one unit each. What is left goes to first phases in
-    chunks, to the one that started first before the next, so that a long first phase never
-    holds up the steps of others. When the budget is too small even for that, everybody
-    gets one unit in turns, the longest passed over first.
+    Items past their first phase get one unit each; first phases share what is left:
+
+    - The one that started first gets at least half, the others go by what they lack, the
+      least first: a short one does not wait for a long one, nor a long one for ever.
+    - First phases that are outnumbered by items which were past theirs before they came
+      get no more than keeps the step within `stretch` times what it takes without them.
+      All others may fill the step, within the record's bound on gaps: those who came
+      together share the cost.
+
+    When the budget is too small for one unit each, everybody gets one in turns, the longest
+    passed over first.
     """
-    first = [item for item in group if item.first_left]
-    steady = len(group) - len(first)
-    if steady + bool(first) > budget:
-        return [(item, 1) for item in sorted(group, key=_by_last_step)[:budget]]
-    if not first:
-        return [(item, 1) for item in group]
-    grants = [(item, 1) for item in group if not item.first_left]
-    left = budget - steady
-    for item in sorted(first, key=_by_order):
-        if left <= 0:
-            break
-        chunk = min(item.first_left, left)
-        grants.append((item, chunk))
-        left -= chunk
-    return grants
+
+    def __init__(self, pace: Pace, step_budget: int) -> None:
+        """Keep what every step needs.
+
+        Args:
+            pace: Knows what fits into a step.
+            step_budget: Units that a step may work off.
+        """
+        self._pace = pace
+        self._step_budget = step_budget
+
+    def compose(self, group: Sequence[Item], roster: Roster) -> list[Grant]:
+        """Deal out a step of `group`, one of the roster's groups or a part of one."""
+        first = [item for item in group if item.first_left]
+        steady = len(group) - len(first)
+        if steady + bool(first) > self._step_budget:
+            return [(item, 1) for item in sorted(group, key=_by_last_step)[: self._step_budget]]
+        if not first:
+            return [(item, 1) for item in group]
+        grants = [(item, 1) for item in group if not item.first_left] if steady else []
+        limits = self._limits(first, steady, roster)
+        if limits is not None:
+            grants += _dealt(first, limits)
+        return grants
+
+    def _limits(
+        self, first: Sequence[Item], steady: int, roster: Roster
+    ) -> Mapping[Item, int] | None:
+        """Return the most units of first phases in the step, by the item they are given to.
+
+        None when the step has to go without.
+        """
+        counts = [sum(not item.first_left for item in each) for each in roster.groups]
+        sharing = [len(each) - count for each, count in zip(roster.groups, counts, strict=True)]
+        before = sorted(item.steady_s for item in roster if not item.first_left)
+        newcomers = sum(sharing)
+        held_back = {
+            item for item in first if 0 < newcomers <= bisect_left(before, item.call.arrived_s)
+        }
+        if held_back and steady and self._pace.must_be_quiet(steady):
+            return None
+        if steady in counts:
+            counts.remove(steady)
+        room = self._pace.room(steady, counts, max(sum(map(bool, sharing)), 1))
+        return {item: room.narrow if item in held_back else room.wide for item in first}
+
+
+def _dealt(first: Sequence[Item], limits: Mapping[Item, int]) -> list[Grant]:
+    shares: dict[Item, int] = {}
+
+    def give(item: Item, most: int) -> None:
+        share = min(item.first_need - shares.get(item, 0), most - sum(shares.values()))
+        if share > 0:
+            shares[item] = shares.get(item, 0) + share
+
+    oldest = min(first, key=_by_order)
+    give(oldest, -(-limits[oldest] // 2) if len(first) > 1 else limits[oldest])
+    for item in sorted(first, key=lambda each: (each.first_need - shares.get(each, 0), each.order)):
+        give(item, limits[item])
+    return list(shares.items())

@@ -6,9 +6,10 @@ from headpond.admission.limits import Limits
 from headpond.call import Accepted, Call
 from headpond.engine import Plan
 from headpond.errors import HeadpondError
-from headpond.record import Continuous, PhaseKind, WorkloadRecord
+from headpond.record import Continuous, PhaseKind, Shape, WorkloadRecord
 from headpond.scheduling.border import attempt
-from headpond.scheduling.sequence import Engine, Item, LiveCall
+from headpond.scheduling.meter import Meter
+from headpond.scheduling.sequence import Engine, Item, LiveCall, worked_off
 from headpond.telemetry.timeline import Timeline
 from headpond.units import Work
 
@@ -39,6 +40,7 @@ class Intake:
         self._limits = limits
         self._extent = batching.extent if isinstance(batching, Continuous) else ()
         self._first = batching.first_phase if isinstance(batching, Continuous) else None
+        self._cached = batching.cached if isinstance(batching, Continuous) else None
         # The first phase of a record is validation, the last delivery: neither is ours.
         self._phases = tuple(phase.name for phase in record.phases[1:-1])
         self._queue_phase = next(p.name for p in record.phases if p.kind is PhaseKind.QUEUE)
@@ -71,21 +73,46 @@ class Intake:
             live.items.append(item)
 
     def close(self, live: LiveCall, now_s: float) -> None:
-        """Add up what a planned call can cost, and let it enter the queue phase."""
+        """Add up what a planned call can cost, and let it enter the queue phase.
+
+        A call that is answered already stays where it is.
+        """
         live.accepted = Accepted(bundle=self._bundle, model=live.call.model, work=live.work())
-        live.timeline.enter(self._queue_phase, now_s)
+        if not live.answered:
+            live.timeline.enter(self._queue_phase, now_s)
 
     def _plan(self, live: LiveCall, index: int, given: object) -> Item:
         plan: Plan[object] = self._engine.plan(given, live.call.tenant)
+        if plan.answer is not None:
+            work, meter = plan.answer.work, Meter()
+            return Item(call=live, index=index, plan=plan, work=work, meter=meter)
         shape = plan.shape
         self._limits.check_shape(shape)
         work = self._cost(shape)
+        weight = work.weigh(self._units)
+        extent = sum(shape[dim] for dim in self._extent)
+        first = shape[self._first] if self._first else 0
+        cached = min(shape[self._cached], first) if self._cached else 0
         return Item(
             call=live,
             index=index,
             plan=plan,
             work=work,
-            weight=work.weigh(self._units),
-            extent=sum(shape[dim] for dim in self._extent),
-            first_left=shape[self._first] if self._first else 0,
+            meter=Meter(
+                weight=weight,
+                first_units=first,
+                first_weight=self._weigh_first(shape, first, weight * first / max(extent, 1)),
+                extent=extent,
+                cached=cached,
+            ),
+            extent=extent,
+            first_left=first,
+            cached_left=cached,
         )
+
+    def _weigh_first(self, shape: Shape, first: int, otherwise: float) -> float:
+        """Return what the first phase alone costs, or `otherwise` when `cost` can't say."""
+        if not first:
+            return 0.0
+        work = attempt(self._cost, worked_off(shape, self._extent, first))
+        return otherwise if isinstance(work, HeadpondError) else work.weigh(self._units)

@@ -35,7 +35,7 @@ class ContinuousLoop:
 
     A call is planned and admitted on the caller's side, so that a refusal is immediate.
     What a step gives goes back to the event loop in one callback for all calls; for calls
-    that don't stream, once at the end.
+    that don't stream, once at the end. What planning has answered never gets to the engine.
     """
 
     def __init__(  # noqa: PLR0913 - what a deployment decides, by keyword
@@ -49,6 +49,7 @@ class ContinuousLoop:
         bundle: str,
         observer: Callable[[CallReport], None],
         clock: Callable[[], float] = time.monotonic,
+        max_wait_s: float | None = None,
         tenant_weights: Mapping[str, float] = MappingProxyType({}),
         limits: Mapping[str, int] = MappingProxyType({}),
         stuck_after_s: float = 30.0,
@@ -64,6 +65,8 @@ class ContinuousLoop:
             bundle: `name@version+digest12`, as callers see it.
             observer: Gets one report for each offered call, on the event loop's thread.
             clock: Monotonic seconds.
+            max_wait_s: Calls whose work would begin later are refused, unless they are batch
+                work; None as the record says.
             tenant_weights: Shares of tenants that don't weigh 1.
             limits: The bundle's own limits, tighter than the model's.
             stuck_after_s: A turn that takes longer means a stuck engine.
@@ -76,6 +79,7 @@ class ContinuousLoop:
             state,
             state_bytes=state_bytes,
             max_slots=max_slots,
+            max_wait_s=max_wait_s,
             tenant_weights=tenant_weights,
         )
         self._intake = Intake(record, engine, Limits(record, state.symbols, limits), bundle=bundle)
@@ -145,8 +149,11 @@ class ContinuousLoop:
         self._intake.close(live, now_s)
         event_loop = self._event_loop = asyncio.get_running_loop()
         answer = LoopAnswer(live.accepted, event_loop, partial(self._thread.cancel, live))
-        self._thread.offer(live, now_s)
+        delivery = self._thread.offer(live, now_s)
         self._answers[live] = answer
+        if delivery is not None:
+            self._deliver((delivery,))
+            return answer
         # The scheduler ends late calls between steps; this is for a step that never ends.
         answer.fail_after(live.deadline_at_s - now_s + self._stuck_after_s, DeadlineExceeded())
         return answer

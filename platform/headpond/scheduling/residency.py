@@ -35,16 +35,23 @@ class Residency:
         """Return the bytes an item holds at its extent."""
         return self._bytes(item, item.extent)
 
+    @property
+    def free_slots(self) -> int:
+        """How many items could run besides, if only slots counted; none while others lack state."""
+        return 0 if self.preempted else self._max_slots - len(self.roster)
+
     def has_room(self, item: Item) -> bool:
         """Say whether an item can enter now."""
         return len(self.roster) < self._max_slots and (
             self._entry_bytes(item) <= self.ledger.free_bytes
         )
 
-    def enter(self, item: Item) -> None:
+    def enter(self, item: Item, now_s: float) -> None:
         """Let an item run that there is room for."""
         self._reserve(item, item.first_left + self._state.granule)
         item.stage = Stage.RUNNING
+        if not item.first_left:
+            item.steady_s = min(item.steady_s, now_s)
         self.roster.add(item)
 
     def leave(self, item: Item) -> None:
@@ -77,7 +84,7 @@ class Residency:
         self.preempted.append(item)
         self.preempted.sort(key=lambda each: (-each.call.call.priority, each.order))
 
-    def resume(self) -> None:
+    def resume(self, now_s: float) -> None:
         """Let preempted items enter while all that run could then still grow once.
 
         Without that headroom an item would be computed again only to be preempted in the
@@ -89,7 +96,7 @@ class Residency:
             if self._entry_bytes(item) + headroom > self.ledger.free_bytes:
                 return
             del self.preempted[0]
-            self.enter(item)
+            self.enter(item, now_s)
 
     def _preempt(self, item: Item) -> None:
         self.roster.remove(item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 
 from headpond.scheduling.sequence import Item
 
@@ -24,6 +24,11 @@ class Roster:
     def __iter__(self) -> Iterator[Item]:
         """Iterate over a copy, so that items may be removed meanwhile."""
         return iter([item for group in self._groups.values() for item in group])
+
+    @property
+    def groups(self) -> Collection[Sequence[Item]]:
+        """The groups, the one whose turn comes next first."""
+        return self._groups.values()
 
     def add(self, item: Item) -> None:
         """Let an item take part in steps."""

@@ -7,7 +7,7 @@ A driver asks `decide` what to do, does it on the engine, and tells `advance` ho
   would need one more step is not done, and its call ends with `DeadlineExceeded`.
 - Preempted items go on before new ones are started; who loses its state when, and what
   starting reserves, is said in `Residency`.
-- Groups that can't share a step take turns; within one, `compose` deals out the units.
+- Groups that can't share a step take turns; within one, `Composer` deals out the units.
 - A step that raises has advanced nobody; its group is tried again by halves (`Suspects`)
   until one item fails alone.
 """
@@ -15,7 +15,7 @@ A driver asks `decide` what to do, does it on the engine, and tells `advance` ho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -32,8 +32,10 @@ from headpond.errors import (
 )
 from headpond.record import Continuous, PhaseKind, WorkloadRecord
 from headpond.scheduling.border import attempt
-from headpond.scheduling.composer import Grant, compose
+from headpond.scheduling.composer import Composer, Grant
 from headpond.scheduling.deadlines import Deadlines
+from headpond.scheduling.forecast import Forecast
+from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked_off
 from headpond.scheduling.suspects import Suspects
@@ -66,6 +68,7 @@ class Scheduler:
         *,
         state_bytes: int,
         max_slots: int,
+        max_wait_s: float | None = None,
         tenant_weights: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Start idle.
@@ -75,6 +78,7 @@ class Scheduler:
             state: The record's state, bound to the bundle.
             state_bytes: The budget of retained state.
             max_slots: The most items that run at once.
+            max_wait_s: Calls that would wait longer are refused; None as the record says.
             tenant_weights: Weights of tenants that don't weigh 1.
 
         Raises:
@@ -92,6 +96,15 @@ class Scheduler:
         limit = record.overload.queue_limit.weigh(self._units)
         self.queue: FairQueue[Item] = FairQueue(limit, self.drain, tenant_weights)
         self.residency = Residency(state, state_bytes=state_bytes, max_slots=max_slots)
+        self._pace = Pace(
+            step_budget=self._batching.step_budget,
+            granule=state.granule,
+            stretch=self._batching.stretch,
+            gap_s=_least(rate.bounds.gap_s for rate in record.throughput),
+        )
+        self._composer = Composer(self._pace, self._batching.step_budget)
+        self._forecast = Forecast(self.drain, self.queue, self.residency, self._pace)
+        self._longest_wait_s = _least((record.overload.wait_s, max_wait_s))
         self.steps = 0
         self.failed_steps_in_a_row = 0
         self.finished: Counter[str] = Counter()
@@ -104,34 +117,39 @@ class Scheduler:
         self._last_order = 0
         self.last_step_s: float | None = None
         self._decided_s = 0.0
-        self._drained = 0.0
+        self._done = self._spared = 0.0
 
     @property
     def calls(self) -> Mapping[LiveCall, None]:
         """The calls that are not over."""
         return self._calls
 
-    def offer(self, call: LiveCall, now_s: float) -> None:
+    def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
         """Let all items of a call wait, or refuse it without a trace.
+
+        Returns:
+            The whole call, when planning has answered all of it already.
 
         Raises:
             DeadlineExceeded: Its time is up already.
             InvalidRequest: An item could never fit the state budget.
-            Overloaded: The queue is full, or the wait longer than the deadline.
+            Overloaded: The queue is full, or the wait longer than the deadline or the bound.
         """
         if call.deadline_at_s <= now_s:
             raise DeadlineExceeded
-        tenant, priority = call.call.tenant, call.call.priority
+        asked = [item for item in call.items if item.plan.answer is None]
+        if asked:
+            self._admit(call, asked, now_s)
         for item in call.items:
-            self._refuse_when_too_big(item)
-            item.waiting = Waiting(
-                tenant=tenant, priority=priority, weight=item.weight, content=item
-            )
-        entries = [item.waiting for item in call.items if item.waiting is not None]
-        self.queue.append(entries, call.deadline_at_s - now_s)
-        call.open = len(call.items)
+            if item.plan.answer is not None:
+                item.answer(item.plan.answer)
+        call.open = len(asked)
         self._calls[call] = None
-        self._deadlines.add(call)
+        if not asked:
+            return self._finish(call, now_s)
+        if call.pending:
+            self._touched[call] = None
+        return None
 
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call at the next chance: nobody reads it any more, for the reason `error`."""
@@ -153,9 +171,10 @@ class Scheduler:
             self._end(call, error)
         residency = self.residency
         turn = Turn(preempted=residency.grow())
-        residency.resume()
+        residency.resume(now_s)
         if not (turn.preempted or residency.preempted):
-            self._start(turn)
+            self._start(turn, now_s)
+        self._forecast.blocked = len(self.queue) > 0
         self._compose(turn, now_s)
         return turn
 
@@ -174,18 +193,22 @@ class Scheduler:
         """
         self.steps += 1
         self.last_step_s = now_s
+        took_s = now_s - self._decided_s
         if not isinstance(results, HeadpondError):
             self.failed_steps_in_a_row = 0
+            steady = sum(not item.first_left for item, _ in grants)
+            first = 0
             for (item, units), progress in zip(grants, results, strict=True):
-                self._progress(item, units, progress, now_s)
+                first += self._progress(item, units, progress, now_s)
+            self._pace.observe(steady, first, took_s)
         else:
             self.failed_steps_in_a_row += 1
             if len(grants) == 1:
                 self.fail(grants[0][0], results)
             else:
                 self._suspects.split([item for item, _ in grants])
-        self.drain.record(self._drained, now_s - self._decided_s)
-        self._drained = 0.0
+        self._forecast.record(self._done, self._spared, took_s)
+        self._done = self._spared = 0.0
 
     def fail(self, item: Item, error: HeadpondError) -> None:
         """End one item with an error; the others of its call go on."""
@@ -199,6 +222,8 @@ class Scheduler:
         if not item.reached:
             return Work()
         done = worked_off(item.plan.shape, self._batching.extent, item.reached)
+        if self._batching.cached:
+            done[self._batching.cached] = item.meter.skipped
         work = attempt(self._record.cost, done)
         return Work() if isinstance(work, HeadpondError) else work
 
@@ -235,16 +260,29 @@ class Scheduler:
                 param=param,
             )
 
-    def _start(self, turn: Turn) -> None:
+    def _admit(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
+        tenant, priority = call.call.tenant, call.call.priority
+        entries = []
+        for item in items:
+            self._refuse_when_too_big(item)
+            item.waiting = Waiting(
+                tenant=tenant, priority=priority, weight=item.weight, content=item
+            )
+            entries.append(item.waiting)
+        self._forecast.check(call, items, now_s, self._longest_wait_s)
+        self.queue.append(entries)
+        self._deadlines.add(call)
+
+    def _start(self, turn: Turn, now_s: float) -> None:
         while (item := self.queue.take(self.residency.has_room)) is not None:
             self._last_order += 1
             item.order = self._last_order
-            self.residency.enter(item)
+            self.residency.enter(item, now_s)
             turn.started.append(item)
 
     def _compose(self, turn: Turn, now_s: float) -> None:
         group = self._suspects.next_group() or self.residency.roster.next_group()
-        turn.grants = compose(group, self._batching.step_budget)
+        turn.grants = self._composer.compose(group, self.residency.roster)
         step = self.steps + 1
         for item, _ in turn.grants:
             item.last_step = step
@@ -252,12 +290,15 @@ class Scheduler:
                 item.call.scheduled = True
                 item.call.timeline.enter(self._device_phase, now_s)
 
-    def _progress(self, item: Item, units: int, progress: Progress[object], now_s: float) -> None:
-        item.advance(progress.units)
+    def _progress(self, item: Item, units: int, progress: Progress[object], now_s: float) -> int:
+        """Take in one item's part of a step; return the units of a first phase it computed."""
+        first = item.first_left > 0
+        skipped = (progress.skipped or max(progress.units - units, 0)) if first else 0
+        self._done += item.advance(progress.units, skipped, now_s)
         if progress.outputs:
             item.give(progress.outputs, now_s)
             self._touched[item.call] = None
-        error = progress.error or self._misstep(item, units, progress)
+        error = progress.error or self._misstep(item, progress)
         if error is None and progress.phase is not None:
             self._enter(item.call, progress.phase, now_s)
         if error is not None:
@@ -267,11 +308,14 @@ class Scheduler:
             self._close(item, progress.finished)
             if self._closing_phase is not None and item.call.all_over:
                 self._enter(item.call, self._closing_phase, now_s)
+        return progress.units - skipped if first else 0
 
-    def _misstep(self, item: Item, units: int, progress: Progress[object]) -> EngineFailed | None:
+    def _misstep(self, item: Item, progress: Progress[object]) -> EngineFailed | None:
         """Return what an engine did against the protocol or its own record, if anything."""
-        if item.held > item.extent or progress.units > units:
+        if item.held > min(item.granted, item.extent):
             return EngineFailed(f"it went further along the {self._batching.axis} than it may")
+        if not 0 <= progress.skipped <= progress.units:
+            return EngineFailed(f"it skipped more {self._batching.axis} than it passed")
         if progress.phase is not None and progress.phase not in self._phase_rank:
             return EngineFailed("it went to a phase that is not declared")
         if progress.finished is not None and not self._units.keys() >= progress.finished.keys():
@@ -304,10 +348,10 @@ class Scheduler:
         if waiting:
             self.released(item)
             return
-        came_to = item.work.weigh(self._units)
-        self._drained += came_to if finished is None else item.weight
+        if finished is not None:
+            self._spared += item.meter.finish()
         if item.waiting is not None:
-            self.queue.settle(item.waiting, came_to)
+            self.queue.settle(item.waiting, item.work.weigh(self._units))
         self._releasable.append(item)
 
     def _finish(self, call: LiveCall, now_s: float) -> Delivery:
@@ -327,3 +371,7 @@ def _closing_phase(record: WorkloadRecord) -> str | None:
     kinds = [phase.kind for phase in record.phases]
     after = len(kinds) - kinds[::-1].index(PhaseKind.DEVICE)
     return record.phases[after].name if kinds[after] is PhaseKind.HOST else None
+
+
+def _least(bounds: Iterable[float | None]) -> float | None:
+    return min((bound for bound in bounds if bound is not None), default=None)

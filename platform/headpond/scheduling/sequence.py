@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import inf
 from typing import Any
 
 from headpond.admission.queue import Waiting
-from headpond.call import Accepted, Call, Event, Output
-from headpond.engine import ContinuousEngine, Plan
+from headpond.call import Accepted, Call, Done, Event, Output
+from headpond.engine import ContinuousEngine, Immediate, Plan
 from headpond.errors import HeadpondError
+from headpond.scheduling.meter import Meter
 from headpond.telemetry.report import CallReport
 from headpond.telemetry.timeline import Timeline
 from headpond.units import Work
@@ -37,14 +39,16 @@ class Item:
         index: Its place in the call.
         plan: What the engine made of it.
         work: The most it can cost; the scheduler replaces it by what it came to.
-        weight: That maximum, weighed.
+        meter: How much of it is done, weighed.
         extent: The most it ever holds along the axis.
         stage: Where it is; set by the scheduler.
         waiting: Its entry in the queue; set when it is offered.
         order: Rank by first start; older ranks are lower; set by the scheduler.
         slot: The engine's slot; set by the driver.
         started: Whether `slot` is one, to be released; set by the driver.
-        first_left: Units of its first phase still to be worked off.
+        first_left: Units of its first phase still to be passed.
+        cached_left: How many of them will probably take no work.
+        steady_s: When it first was past its first phase; infinity until then.
         held: Units it holds along the axis.
         reached: The most units it ever held.
         granted: Units for which the ledger has reserved state.
@@ -58,9 +62,11 @@ class Item:
     index: int
     plan: Plan[Any]
     work: Work
-    weight: float
-    extent: int
-    first_left: int
+    meter: Meter
+    extent: int = 0
+    first_left: int = 0
+    cached_left: int = 0
+    steady_s: float = inf
     stage: Stage = Stage.WAITING
     waiting: Waiting[Item] | None = None
     order: int = 0
@@ -74,12 +80,43 @@ class Item:
     first_output_s: float = 0.0
     last_output_s: float = 0.0
 
-    def advance(self, units: int) -> None:
-        """Go on along the axis."""
+    @property
+    def weight(self) -> float:
+        """The most it can cost, weighed."""
+        return self.meter.weight
+
+    @property
+    def first_need(self) -> int:
+        """Units of its first phase that will probably have to be computed; at least 1."""
+        return max(self.first_left - self.cached_left, 1)
+
+    def advance(self, units: int, skipped: int, now_s: float) -> float:
+        """Go on along the axis.
+
+        Args:
+            units: How far.
+            skipped: How many of them took no work.
+            now_s: When.
+
+        Returns:
+            The weighed work of what was reached for the first time.
+        """
         self.held += units
-        self.reached = max(self.reached, self.held)
         if self.first_left:
             self.first_left = max(self.first_left - units, 0)
+            self.cached_left = 0
+            if not self.first_left:
+                self.steady_s = min(self.steady_s, now_s)
+        if self.held <= self.reached:
+            return 0.0
+        start, self.reached = self.reached, self.held
+        return self.meter.advance(start, self.held, skipped)
+
+    def answer(self, answer: Immediate) -> None:
+        """Be over with what planning found."""
+        self.stage = Stage.OVER
+        self.call.pending.extend([Output(self.index, payload) for payload in answer.outputs])
+        self.call.pending.append(Done(self.index, answer.work))
 
     def give(self, outputs: Sequence[object], now_s: float) -> None:
         """Pass outputs on to the call, and remember when."""
@@ -126,6 +163,11 @@ class LiveCall:
         return self.arrived_s + self.call.deadline_s
 
     @property
+    def answered(self) -> bool:
+        """Whether planning has answered every item."""
+        return all(item.plan.answer is not None for item in self.items)
+
+    @property
     def all_over(self) -> bool:
         """Whether no item waits or runs any more."""
         return all(item.stage is Stage.OVER for item in self.items)
@@ -143,11 +185,12 @@ class LiveCall:
         gaps = sum(max(item.outputs - 1, 0) for item in self.items)
         spread_s = sum(item.last_output_s - item.first_output_s for item in self.items)
         firsts = [item.first_output_s for item in self.items if item.outputs]
+        visited = self.timeline.visited_s if self.answered else self.timeline.durations_s
         return CallReport(
             call=self.call,
             outcome="ok" if error is None else outcome(error),
             work=self.work(),
-            phases_s=self.timeline.durations_s(now_s),
+            phases_s=visited(now_s),
             first_output_s=min(firsts) - self.arrived_s if firsts else None,
             gap_s=spread_s / gaps if gaps else None,
             total_s=now_s - self.arrived_s,

@@ -77,8 +77,8 @@ class EngineThread:
         if self._stuck(now_s):
             raise NotReady("the model's engine is stuck", retry_after_s=1.0)
 
-    def offer(self, call: LiveCall, now_s: float) -> None:
-        """Let a planned call wait for its turns.
+    def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
+        """Let a planned call wait for its turns; return it whole when it needs none.
 
         Raises:
             HeadpondError: Refused; nothing is retained.
@@ -86,9 +86,10 @@ class EngineThread:
         with self._lock:
             self.check_ready(now_s)
             idle = not self._scheduler.calls
-            self._scheduler.offer(call, now_s)
+            delivery = self._scheduler.offer(call, now_s)
             if idle:
                 self._lock.notify()
+            return delivery
 
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """Let a call end with `error` at the next chance; no change when it is over."""

@@ -72,12 +72,23 @@ class Metrics(Collector):
         self._goodput = dict.fromkeys(range(len(record.throughput)), 0)
         self._preemptions = 0
         self._state: Callable[[], LoopState] | None = None
+        self._tallies: Callable[[], Mapping[str, int]] = dict
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
-    def watch(self, state: Callable[[], LoopState]) -> None:
-        """Read the gauges from this loop's snapshot whenever metrics are scraped."""
+    def watch(
+        self,
+        state: Callable[[], LoopState],
+        tallies: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        """Read a loop's and an engine's own numbers whenever metrics are scraped.
+
+        Args:
+            state: Returns the loop's snapshot.
+            tallies: Returns what the engine counts; safe to call from any thread.
+        """
         self._state = state
+        self._tallies = tallies
 
     def observe(self, report: CallReport) -> None:
         """Count one call that is over."""
@@ -120,6 +131,10 @@ class Metrics(Collector):
         yield self._counters("headpond_finished", "Finished calls.", self._finished, "outcome")
         yield self._counters("headpond_refused", "Refused calls.", self._refused, "code")
         yield self._counters("headpond_preemptions", "Preemptions.", {"": self._preemptions})
+        counted = self._tallies()
+        for tally in self._record.tallies:
+            by_value = {"": counted.get(tally.name, 0)}
+            yield self._counters(f"headpond_{tally.name}", tally.summary, by_value)
         yield from self._gauges()
         for alias in self._record.metric_aliases:
             yield from self._alias(alias)
@@ -198,6 +213,8 @@ class Metrics(Collector):
         kind, _, name = measure.partition(":")
         if kind == "work":
             return self._work[name]
+        if kind == "tally":
+            return self._tallies().get(name, 0)
         return {
             "finished": self._finished.total(),
             "refused": self._refused.total(),

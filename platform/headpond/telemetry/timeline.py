@@ -43,3 +43,7 @@ class Timeline:
         spent = list(self._spent)
         spent[self._at] += now_s - self._entered
         return dict(zip(self._phases, spent, strict=True))
+
+    def visited_s(self, now_s: float) -> Mapping[str, float]:
+        """Return the seconds of the phases up to the current one, for what ends there."""
+        return dict(list(self.durations_s(now_s).items())[: self._at + 1])

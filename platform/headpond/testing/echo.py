@@ -144,6 +144,10 @@ class EchoEngine:
         """The record's symbols."""
         return {"most_text_bytes": self._most_text_bytes}
 
+    def tallies(self) -> Mapping[str, int]:
+        """Count nothing."""
+        return {}
+
     def plan(self, item: EchoItem, namespace: str) -> Plan[EchoItem]:
         """Count the bytes."""
         shape = {"text_bytes": len(item.text.encode()), "chunks": item.chunks}

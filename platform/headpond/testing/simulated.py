@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headpond.engine import Plan, Progress, Quantum
+from headpond.engine import Immediate, Plan, Progress, Quantum
 from headpond.errors import EngineFailed, InvalidRequest
 from headpond.testing.clock import FakeClock
 from headpond.units import Work
@@ -23,6 +23,11 @@ class SimulatedItem:
         prompt: Units of its first phase.
         outputs: How many it gives. The last step of the first phase gives the first.
         most_outputs: How many it declares; as many as it gives unless said.
+        cached: Units of its beginning that are found instead of computed.
+        foreseen: How many of them planning knows of; all unless said.
+        drafts: The most outputs that a step gives besides the one that is due, within the
+            state that is reserved.
+        immediate: Whether planning answers it with all its outputs.
         key: Items with equal keys share steps.
         trouble: Where it fails: its plan is refused or raises, its start raises, every step
             that it is part of raises, one step gives an error for it, or the engine raises
@@ -34,9 +39,18 @@ class SimulatedItem:
     prompt: int = 1
     outputs: int = 1
     most_outputs: int | None = None
+    cached: int = 0
+    foreseen: int | None = None
+    drafts: int = 0
+    immediate: bool = False
     key: str = ""
     trouble: Trouble | None = None
     trouble_at: int = 0
+
+    @property
+    def read(self) -> int:
+        """Units of its first phase that have to be computed."""
+        return self.prompt - min(self.cached, self.prompt - 1)
 
     def expected(self) -> list[str]:
         """Return the outputs it gives when all goes well."""
@@ -51,6 +65,7 @@ class SimulatedSlot:
         item: What is computed.
         again: Units of lost state to be worked off again.
         prompt_left: Units of the first phase to be worked off.
+        skipped: Units of the first phase that were found.
         given: Outputs so far.
         held: Units of state now.
         over: Whether it finished or failed.
@@ -60,6 +75,7 @@ class SimulatedSlot:
     item: SimulatedItem
     again: int = 0
     prompt_left: int = 0
+    skipped: int = 0
     given: int = 0
     held: int = 0
     over: bool = False
@@ -95,7 +111,7 @@ class SimulatedEngine:
         Args:
             clock: Moved on by every step.
             step_s: What a step costs.
-            unit_s: What each unit in it costs besides.
+            unit_s: What each unit that is computed in it costs besides.
             granule: State is held in multiples of this.
             capacity: Units of state there are; holding more is a misuse.
             max_slots: Slots a step may have; more is a misuse.
@@ -116,6 +132,10 @@ class SimulatedEngine:
         """The slots that were started and not released."""
         return [slot for slot in self.slots if not slot.released]
 
+    def tallies(self) -> Mapping[str, int]:
+        """Count nothing."""
+        return {}
+
     def plan(self, item: SimulatedItem, namespace: str) -> Plan[SimulatedItem]:
         """Say what an item takes."""
         if item.trouble == "refuse":
@@ -123,12 +143,17 @@ class SimulatedEngine:
         if item.trouble == "plan":
             raise RuntimeError(f"cannot plan {item.name}")
         most = item.outputs if item.most_outputs is None else item.most_outputs
-        shape = {"prompt_units": item.prompt, "output_units": most}
-        return Plan(shape=shape, prepared=item, key=(item.key,))
+        foreseen = item.cached if item.foreseen is None else item.foreseen
+        shape = {"prompt_units": item.prompt, "output_units": most, "cached_units": foreseen}
+        answer = None
+        if item.immediate:
+            answer = Immediate(outputs=tuple(item.expected()), work=Work(written=item.outputs))
+        return Plan(shape=shape, prepared=item, key=(item.key,), answer=answer)
 
     def start(self, plan: Plan[SimulatedItem]) -> SimulatedSlot:
         """Return a slot that holds nothing yet."""
         item = plan.prepared
+        self._check(not item.immediate, "started what was answered")
         if item.trouble == "start":
             raise RuntimeError(f"cannot start {item.name}")
         slot = SimulatedSlot(item=item, prompt_left=item.prompt)
@@ -139,12 +164,13 @@ class SimulatedEngine:
         """Advance every slot, or raise and advance none."""
         self._check_step(quanta)
         self.steps.append({quantum.slot.item.name: quantum.units for quantum in quanta})
-        self._clock.advance(self._step_s + self._unit_s * sum(q.units for q in quanta))
+        self._clock.advance(self._step_s)
         for quantum in quanta:
             item = quantum.slot.item
             if item.trouble == "step" and quantum.slot.given >= item.trouble_at:
                 raise RuntimeError(f"{item.name} is poison")
-        progress = [_advance(quantum.slot, quantum.units) for quantum in quanta]
+        progress = [self._advance(quantum.slot, quantum.units) for quantum in quanta]
+        self._clock.advance(self._unit_s * sum(each.units - each.skipped for each in progress))
         self._check_capacity()
         return progress
 
@@ -190,25 +216,40 @@ class SimulatedEngine:
         within = self._capacity is None or held <= self._capacity
         self._check(within, "held more state than there is")
 
+    def _advance(self, slot: SimulatedSlot, units: int) -> Progress[str]:
+        item = slot.item
+        if item.trouble == "error" and slot.given >= item.trouble_at:
+            slot.over = True
+            return Progress(units=0, error=EngineFailed(f"{item.name} is not finite"))
+        left = slot.again + slot.prompt_left
+        skipped = min(item.cached, left - 1) if left and not slot.held else 0
+        passed = skipped + min(units, left - skipped) if left else 1
+        slot.held += passed
+        if left:
+            again = min(slot.again, passed)
+            slot.again -= again
+            slot.prompt_left -= passed - again
+            slot.skipped = max(slot.skipped, skipped if not slot.given else 0)
+            if slot.again or slot.prompt_left or slot.given:
+                return Progress(units=passed, skipped=skipped)
+        outputs = self._outputs(slot, drafts=0 if left else item.drafts)
+        slot.held += len(outputs) - 1
+        return Progress(
+            outputs=outputs,
+            units=passed + len(outputs) - 1,
+            skipped=skipped,
+            phase="write" if outputs[0].endswith(":0") else None,
+            finished=_work(slot) if slot.over else None,
+        )
 
-def _advance(slot: SimulatedSlot, units: int) -> Progress[str]:
-    item = slot.item
-    if item.trouble == "error" and slot.given >= item.trouble_at:
-        slot.over = True
-        return Progress(units=0, error=EngineFailed(f"{item.name} is not finite"))
-    slot.held += units
-    again = min(slot.again, units)
-    slot.again -= again
-    reads = min(slot.prompt_left, units - again)
-    slot.prompt_left -= reads
-    if slot.prompt_left or (again and not reads and units == again):
-        return Progress(units=units)
-    output = f"{item.name}:{slot.given}"
-    slot.given += 1
-    slot.over = slot.given >= item.outputs
-    return Progress(
-        outputs=(output,),
-        units=units,
-        phase="write" if slot.given == 1 else None,
-        finished=Work(read=item.prompt, written=slot.given) if slot.over else None,
-    )
+    def _outputs(self, slot: SimulatedSlot, drafts: int) -> tuple[str, ...]:
+        """Give the output that is due, and as many drafts as have room in the last granule."""
+        room = -slot.held % self._granule
+        count = min(1 + min(drafts, room), slot.item.outputs - slot.given)
+        first, slot.given = slot.given, slot.given + count
+        slot.over = slot.given >= slot.item.outputs
+        return tuple(f"{slot.item.name}:{at}" for at in range(first, slot.given))
+
+
+def _work(slot: SimulatedSlot) -> Work:
+    return Work(read=slot.item.prompt - slot.skipped, written=slot.given)

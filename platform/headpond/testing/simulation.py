@@ -27,7 +27,7 @@ from headpond.record import (
 from headpond.scheduling.driver import Driver
 from headpond.scheduling.intake import Intake
 from headpond.scheduling.scheduler import Scheduler
-from headpond.scheduling.sequence import Engine, LiveCall
+from headpond.scheduling.sequence import Delivery, Engine, LiveCall
 from headpond.state import StateTerm
 from headpond.telemetry.report import CallReport
 from headpond.testing.clock import FakeClock
@@ -36,11 +36,18 @@ from headpond.units import Work, WorkUnit
 
 def simulated_cost(shape: Shape) -> Work:
     """Return what an item of the simulated engine costs."""
-    return Work(read=shape["prompt_units"], written=shape["output_units"])
+    read = max(shape["prompt_units"] - shape["cached_units"], 1)
+    return Work(read=read, written=shape["output_units"])
 
 
 def simulated_record(
-    *, queue_limit: int = 10_000, step_budget: int = 16, granule: int = 4, deadline_s: float = 60.0
+    *,
+    queue_limit: int = 10_000,
+    step_budget: int = 16,
+    granule: int = 4,
+    deadline_s: float = 60.0,
+    wait_s: float | None = None,
+    gap_s: float | None = None,
 ) -> WorkloadRecord:
     """Return the record of `SimulatedEngine`; one unit of state is one byte."""
     return WorkloadRecord(
@@ -51,6 +58,7 @@ def simulated_record(
             dims=(
                 Dim(name="prompt_units", summary="units to read", limit="most_units", param="in"),
                 Dim(name="output_units", summary="units to write", param="out"),
+                Dim(name="cached_units", summary="units that will be found"),
             ),
             max_items=64,
         ),
@@ -65,11 +73,14 @@ def simulated_record(
             axis="units",
             extent=("prompt_units", "output_units"),
             first_phase="prompt_units",
+            cached="cached_units",
             compatible_by=("key",),
             granule=granule,
             step_budget=step_budget,
         ),
-        throughput=(ThroughputUnit(unit="written", bounds=Bounds(), quality="equal outputs"),),
+        throughput=(
+            ThroughputUnit(unit="written", bounds=Bounds(gap_s=gap_s), quality="equal outputs"),
+        ),
         phases=(
             Phase(name="validate", kind=PhaseKind.HOST),
             Phase(name="parse", kind=PhaseKind.HOST),
@@ -79,7 +90,9 @@ def simulated_record(
             Phase(name="delivery", kind=PhaseKind.DELIVERY),
         ),
         fit=Fit(devices=("cpu",), dtypes=("uint8",), limited_by=Limiter.COMPUTE, static_bytes=()),
-        overload=Overload(queue_limit=Work(written=queue_limit), deadline_s=deadline_s),
+        overload=Overload(
+            queue_limit=Work(written=queue_limit), deadline_s=deadline_s, wait_s=wait_s
+        ),
         contracts=(Contract(name="outputs", vouches_for="simulated engine"),),
         engine="headpond.testing.simulated:SimulatedEngine",
     )
@@ -110,7 +123,7 @@ class SimulatedCall:
 class SimulatedLoop:
     """Drives any engine of any record by hand; the scheduler and driver are the real ones."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a deployment decides, by keyword
         self,
         record: WorkloadRecord,
         engine: Engine,
@@ -120,6 +133,7 @@ class SimulatedLoop:
         dtype: str = "uint8",
         state_bytes: int = 1 << 20,
         max_slots: int = 16,
+        max_wait_s: float | None = None,
         tenant_weights: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Put the parts together, as `ContinuousLoop` does.
@@ -132,6 +146,7 @@ class SimulatedLoop:
             dtype: The bundle's compute dtype.
             state_bytes: The budget of retained state.
             max_slots: The most items that run at once.
+            max_wait_s: The longest wait that is accepted.
             tenant_weights: Shares of tenants that don't weigh 1.
         """
         state = record.bind(symbols, dtype)
@@ -140,6 +155,7 @@ class SimulatedLoop:
             state,
             state_bytes=state_bytes,
             max_slots=max_slots,
+            max_wait_s=max_wait_s,
             tenant_weights=tenant_weights,
         )
         self._clock = clock
@@ -156,9 +172,11 @@ class SimulatedLoop:
         live = self._intake.open(call, self._clock())
         self._intake.plan(live)
         self._intake.close(live, self._clock())
-        self.scheduler.offer(live, self._clock())
-        self._calls[live] = SimulatedCall(live)
-        return self._calls[live]
+        delivery = self.scheduler.offer(live, self._clock())
+        served = self._calls[live] = SimulatedCall(live)
+        if delivery is not None:
+            _hand_over(delivery, served)
+        return served
 
     def cancel(self, call: SimulatedCall) -> None:
         """Let a call go, as a reader that closes does."""
@@ -167,11 +185,7 @@ class SimulatedLoop:
     def turn(self) -> None:
         """Do one turn and hand out what it gave."""
         for delivery in self._driver.turn():
-            call = self._calls[delivery.call]
-            call.events.extend(delivery.events)
-            if delivery.report is not None:
-                call.reports.append(delivery.report)
-                call.error = delivery.error
+            _hand_over(delivery, self._calls[delivery.call])
 
     def run(self, most_turns: int = 10_000) -> None:
         """Do turns until every call is over.
@@ -184,3 +198,10 @@ class SimulatedLoop:
                 return
             self.turn()
         raise TimeoutError(f"{len(self.scheduler.calls)} calls go on after {most_turns} turns")
+
+
+def _hand_over(delivery: Delivery, call: SimulatedCall) -> None:
+    call.events.extend(delivery.events)
+    if delivery.report is not None:
+        call.reports.append(delivery.report)
+        call.error = delivery.error

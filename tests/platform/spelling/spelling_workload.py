@@ -71,6 +71,9 @@ class SpellingEngine:
     def symbols(self) -> Mapping[str, int]:
         return {"alphabet_letters": len(self._alphabet), "most_letters": 64}
 
+    def tallies(self) -> Mapping[str, int]:
+        return {}
+
     def observe(self, given: Mapping[str, Json]) -> Mapping[str, Json]:
         text = given.get("text")
         if not isinstance(text, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,15 +14,17 @@ from transformers import (
     AutoModelForCausalLM,
     GPTNeoXConfig,
     LlamaConfig,
+    MistralConfig,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2Config,
+    Qwen3Config,
 )
 
 from headpond.bundle.manifest import Artifact, Execution, Manifest
 from headpond.bundle.store import Bundle
-from headpond.engine import EngineSettings, Progress, Quantum
+from headpond.engine import EngineSettings, Json, Progress, Quantum
 from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.load import load
 from headpond_workloads.generation.engine.sequence import Slot
@@ -50,9 +52,13 @@ class Tiny:
     tokenizer: PreTrainedTokenizerFast
     reference: PreTrainedModel
 
-    def engine(self, *, blocks: int = 64) -> GenerationEngine:
+    def engine(self, *, blocks: int = 64, **options: Json) -> GenerationEngine:
+        """Load it with the bundle's execution options given."""
         block_bytes = 16 * _token_bytes(self.reference.config)
-        return load(self.bundle, EngineSettings(state_bytes=blocks * block_bytes))
+        manifest = self.bundle.manifest
+        execution = manifest.execution.model_copy(update={"options": options})
+        bundle = replace(self.bundle, manifest=manifest.model_copy(update={"execution": execution}))
+        return load(bundle, EngineSettings(state_bytes=blocks * block_bytes))
 
     def greedy(self, token_ids: Sequence[int], count: int) -> list[int]:
         """What transformers' own generate says, the end token included."""
@@ -71,7 +77,7 @@ class Tiny:
 
 def _token_bytes(config: PretrainedConfig) -> int:
     kv_heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
-    head_dim = config.hidden_size // config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(config.num_hidden_layers * 2 * kv_heads * head_dim * 4)
 
 
@@ -124,8 +130,8 @@ def bundle_of(folder: Path, architecture: str, stop_tokens: Iterable[str] = ()) 
     return Bundle(manifest=manifest, root=folder, files=files)
 
 
-def save_tiny(folder: Path, config: PretrainedConfig) -> Tiny:
-    torch.manual_seed(7)
+def save_tiny(folder: Path, config: PretrainedConfig, *, seed: int = 7) -> Tiny:
+    torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         for parameter in model.parameters():
@@ -179,10 +185,81 @@ def gpt_neox_config() -> GPTNeoXConfig:
     )
 
 
+def wide_llama_config() -> LlamaConfig:
+    """As narrow as the native forward takes: three query heads of 32 for each of two KV heads."""
+    return LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=96,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 500.0,
+            "factor": 4.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        },
+    )
+
+
+def wide_qwen2_config() -> Qwen2Config:
+    """The native forward with biases, and a window of 12 tokens in the second layer."""
+    return Qwen2Config(
+        vocab_size=VOCAB,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=CONTEXT,
+        use_sliding_window=True,
+        sliding_window=12,
+        max_window_layers=1,
+    )
+
+
+def wide_qwen3_config() -> Qwen3Config:
+    """The native forward with normalised queries and keys."""
+    return Qwen3Config(
+        vocab_size=VOCAB,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=CONTEXT,
+    )
+
+
+def wide_mistral_config() -> MistralConfig:
+    """The native forward with one window of 20 tokens for all layers."""
+    return MistralConfig(
+        vocab_size=VOCAB,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=CONTEXT,
+        sliding_window=20,
+    )
+
+
 CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "llama": llama_config,
     "qwen2": qwen2_config,
     "gpt_neox": gpt_neox_config,
+    "wide_llama": wide_llama_config,
+    "wide_qwen2": wide_qwen2_config,
+    "wide_qwen3": wide_qwen3_config,
+    "wide_mistral": wide_mistral_config,
 }
 
 
@@ -214,6 +291,13 @@ class Run:
     slot: Slot
     deltas: list[TextDelta]
     last: Progress[TextDelta] | None = None
+    held: int = 0
+    granted: int = 0
+
+    def grant(self, units: int) -> None:
+        """Reserve blocks as the loop does: whole ones, and never beyond the item's extent."""
+        extent = self.slot.prompt_tokens + self.slot.prepared.max_output_tokens
+        self.granted = max(self.granted, -(-min(units, extent) // 16) * 16)
 
     @property
     def text(self) -> str:
@@ -253,9 +337,14 @@ def drive_items(
             preemptions += 1
             victim = active[step % len(active)]
             redo[victim] = redo.get(victim, 0) + engine.preempt(runs[victim].slot)
+            runs[victim].held = runs[victim].granted = 0
         quanta = [_quantum(runs[at].slot, redo.get(at, 0), chunk) for at in active]
-        for at, quantum, progress in zip(active, quanta, engine.step(quanta), strict=True):
-            assert progress.units <= quantum.units
+        for at in active:
+            first = max(runs[at].slot.prompt_tokens, redo.get(at, 0))
+            runs[at].grant(runs[at].held + 1 if runs[at].held else first + 16)
+        for at, progress in zip(active, engine.step(quanta), strict=True):
+            runs[at].held += progress.units
+            assert runs[at].held <= runs[at].granted
             redo[at] = max(0, redo.get(at, 0) - progress.units)
             runs[at].deltas += progress.outputs
             if progress.finished is not None or progress.error is not None:

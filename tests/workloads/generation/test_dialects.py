@@ -29,7 +29,7 @@ from headpond_workloads.generation.items import (
 from headpond_workloads.generation.schema_chat import ChatCompletion, ChatCompletionChunk
 from headpond_workloads.generation.schema_completions import Completion
 
-CHAT, COMPLETIONS = routes
+CHAT, COMPLETIONS, *_ = routes
 HEADING = Heading(request_id="r-1", created_s=1_700_000_000, model="chat", fingerprint="m@1+abc")
 WORK = Work(output_tokens=1)
 EURO = "€".encode()
@@ -98,6 +98,7 @@ class TestChatBody:
                 "completion_tokens": 2,
                 "total_tokens": 5,
                 "prompt_tokens_details": {"cached_tokens": 2},
+                "completion_tokens_details": {"reasoning_tokens": 0},
             },
             "system_fingerprint": "m@1+abc",
         }
@@ -220,6 +221,7 @@ class TestCompletionBody:
                 "completion_tokens": 2,
                 "total_tokens": 5,
                 "prompt_tokens_details": {"cached_tokens": 2},
+                "completion_tokens_details": {"reasoning_tokens": 0},
             },
         }
 

@@ -73,17 +73,24 @@ def test_samples_do_not_depend_on_company_chunks_or_preemption(
     assert engine.free_blocks == 64
 
 
+@pytest.mark.parametrize("prefix_cache", [True, False])
 @pytest.mark.parametrize("preempt_every", [4, 7])
 def test_preemption_changes_nothing_that_is_given_out(
-    engine: GenerationEngine, drive: Drive, preempt_every: int
+    tiny: Tiny, drive: Drive, preempt_every: int, prefix_cache: bool
 ) -> None:
+    engine = tiny.engine(prefix_cache=prefix_cache)
     items = [item(each, logprobs=2, stop=("zzz",)) for each in PROMPTS]
     calm = drive(engine, items)
     stormy = drive(engine, items, preempt_every=preempt_every, chunk=13)
     for before, after in zip(calm, stormy, strict=True):
         assert after.output_ids == before.output_ids
         assert after.text == before.text
-        assert after.deltas[-1].usage == before.deltas[-1].usage
+        usages = before.deltas[-1].usage, after.deltas[-1].usage
+        prompt, completion = (
+            {getattr(usage, name) for usage in usages}
+            for name in ("prompt_tokens", "completion_tokens")
+        )
+        assert len(prompt) == len(completion) == 1
 
 
 def test_preempting_says_how_much_is_to_be_computed_again(engine: GenerationEngine) -> None:
@@ -155,7 +162,7 @@ def test_bytes_of_logprobs_join_to_the_exact_text(
     known = [each for each in run.output_ids if each < 360]
     assert joined == tiny.tokenizer.decode(known, skip_special_tokens=True)
     for delta in run.deltas:
-        top = [entry.logprob for entry in delta.logprobs[0].top]
+        top = [entry.logprob or 0.0 for entry in delta.logprobs[0].top]
         assert len(top) == 3
         assert top == sorted(top, reverse=True)
 
@@ -172,7 +179,7 @@ def test_releasing_a_cancelled_slot_frees_its_blocks(engine: GenerationEngine) -
 
 def test_a_step_without_enough_blocks_advances_nobody(tiny: Tiny, drive: Drive) -> None:
     engine = tiny.engine(blocks=11)  # a request's small state takes a share of the last block
-    slots = [engine.start(engine.plan(item(PROMPTS[6], 8), "tenant")) for _ in range(4)]
+    slots = [engine.start(engine.plan(item(PROMPTS[6], 8), f"tenant {at}")) for at in range(4)]
     with pytest.raises(BlocksExhausted):
         engine.step([Quantum(slot=slot, units=48) for slot in slots])
     for slot in slots[2:]:
@@ -229,6 +236,9 @@ def test_a_poisoned_sequence_fails_alone_and_leaves_nothing_behind(
     assert runs[1].output_ids == expected[3]
     for prompt, output_ids in zip(PROMPTS, expected, strict=False):
         assert drive(engine, [item(prompt)], chunk=6)[0].output_ids == output_ids
+    longer = item((poison, *PROMPTS[4]))
+    drive(engine, [longer], chunk=6)
+    assert engine.plan(longer, "tenant").shape["cached_tokens"] == 0
 
 
 def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(
@@ -273,6 +283,12 @@ def test_a_bias_outside_the_vocabulary_is_refused(engine: GenerationEngine, toke
     with pytest.raises(InvalidRequest, match=str(token_id)) as refusal:
         engine.plan(item((1,), sampling=Sampling(logit_bias={token_id: 1.0})), "tenant")
     assert refusal.value.param == "logit_bias"
+
+
+def test_an_adapter_that_is_not_there_is_refused(engine: GenerationEngine) -> None:
+    with pytest.raises(InvalidRequest, match="poet") as refusal:
+        engine.plan(item(PROMPTS[0], adapter="poet"), "tenant")
+    assert refusal.value.param == "adapter"
 
 
 def test_a_fixture_is_computed_contract_by_contract(tiny: Tiny, engine: GenerationEngine) -> None:

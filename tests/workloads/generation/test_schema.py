@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from headpond.dialect import Ask, Exchange, Route
 from headpond.errors import InvalidRequest, UnsupportedParameter
+from headpond.http.errors import invalid_request
 from headpond_workloads.generation.dialects import routes
-from headpond_workloads.generation.items import GenerationItem, Message, Sampling
+from headpond_workloads.generation.items import GenerationItem, Message, Sampling, ToolCall
 
-CHAT, COMPLETIONS = routes
+CHAT, COMPLETIONS, *_ = routes
 
 Read = Callable[..., Exchange]
 
@@ -174,13 +175,25 @@ class TestFields:
             {"role": "developer", "content": "be brief"},
             {"role": "user", "name": "ann", "content": [part("a"), part("b")]},
             {"role": "assistant", "content": "c", "tool_calls": None, "refusal": None},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                ],
+            },
             {"role": "tool", "content": "d", "tool_call_id": "1"},
         ]
         assert item(chat(messages=messages)).prompt.messages == (
             Message(role="system", content="be brief"),
             Message(role="user", content="ab", name="ann"),
             Message(role="assistant", content="c"),
-            Message(role="tool", content="d"),
+            Message(
+                role="assistant",
+                content="",
+                tool_calls=(ToolCall(call_id="1", name="f", arguments="{}"),),
+            ),
+            Message(role="tool", content="d", tool_call_id="1"),
         )
 
     @pytest.mark.parametrize(
@@ -220,7 +233,7 @@ BAD_SHARED = [
     ("frequency_penalty", -2.5),
     ("seed", 1.5),
     ("seed", 2**63),
-    ("max_tokens", 0),
+    ("max_tokens", -1),
     ("max_tokens", "5"),
     ("top_k", -2),
     ("min_p", 1.5),
@@ -293,6 +306,9 @@ class TestRefusals:
             (completion(stream=False, stream_options={}), "stream_options"),
             (completion(best_of=1, n=2), "best_of"),
             (chat(messages=[{"role": "user"}]), "messages.0.content"),
+            (chat(tool_choice="required"), "tool_choice"),
+            (completion(max_tokens=0), "max_tokens"),
+            (completion(best_of=2, stream=True), "best_of"),
             (
                 chat(messages=[USER, {"role": "user", "content": [{"type": "text"}]}]),
                 "messages.1.content.0.text",
@@ -308,20 +324,14 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("exchange", "param"),
         [
-            (chat(tools=[{"type": "function"}]), "tools"),
-            (chat(tool_choice="required"), "tool_choice"),
-            (chat(functions=[{"name": "f"}]), "functions"),
-            (chat(response_format={"type": "json_object"}), "response_format"),
+            (chat(tools=[{"type": "custom", "custom": {"name": "c"}}]), "tools.0.type"),
+            (chat(response_format={"type": "grammar"}), "response_format.type"),
             (chat(audio={"voice": "a"}), "audio"),
             (chat(modalities=["text", "audio"]), "modalities"),
             (chat(store=True), "store"),
-            (chat(reasoning_effort="high"), "reasoning_effort"),
             (chat(web_search_options={"user_location": None}), "web_search_options"),
             (chat(messages=[USER, image()]), "messages.1.content"),
-            (chat(messages=[{"role": "assistant", "tool_calls": [{}]}]), "messages.0.tool_calls"),
-            (completion(best_of=2), "best_of"),
             (completion(suffix="z"), "suffix"),
-            (completion(echo=True), "echo"),
         ],
     )
     def test_what_is_not_done_yet_is_named(self, exchange: Exchange, param: str) -> None:
@@ -331,6 +341,57 @@ class TestRefusals:
 
     def test_best_of_n_is_no_further_wish(self) -> None:
         assert completion(best_of=2, n=2).ask() == completion(n=2).ask()
+
+    @pytest.mark.parametrize(
+        ("field", "right"),
+        [
+            ("tools", list),
+            ("functions", list),
+            ("tool_choice", (str, dict)),
+            ("response_format", dict),
+            ("parallel_tool_calls", bool),
+            ("reasoning_effort", ()),
+            ("chat_template_kwargs", dict),
+            ("audio", dict),
+            ("modalities", list),
+            ("moderation", dict),
+            ("verbosity", str),
+            ("web_search_options", dict),
+            ("store", bool),
+            ("metadata", dict),
+            ("stop", (str, list)),
+            ("guided_json", (str, dict)),
+            ("guided_regex", ()),
+            ("guided_choice", ()),
+            ("structured_outputs", dict),
+            ("adapter", ()),
+        ],
+    )
+    def test_empty_values_of_a_wrong_type_are_wrong(
+        self, field: str, right: type | tuple[type, ...]
+    ) -> None:
+        for value in (0, False, "", [], {}):
+            if not isinstance(value, right):
+                assert {path.split(".")[0] for path in refused_at({field: value})} == {field}
+
+    def test_a_body_of_a_million_wrong_values_is_one_error(self) -> None:
+        many = [0] * 1_000_000
+        for field in ("stop", "messages", "tools", "functions", "modalities", "guided_choice"):
+            with pytest.raises(ValidationError) as refusal:
+                chat(**{field: many})
+            assert refusal.value.error_count() == 1
+        with pytest.raises(ValidationError) as refusal:
+            chat(metadata=dict.fromkeys(map(str, range(200_000)), 0))
+        assert refusal.value.error_count() == 1
+
+    @pytest.mark.parametrize("value", [5, ["a", "b", "c", "d", "e"], [1]])
+    def test_what_is_said_of_stop_is_not_said_in_python(self, value: object) -> None:
+        body = json.dumps({"model": "m", "prompt": "x", "stop": value}).encode()
+        with pytest.raises(ValidationError) as refusal:
+            COMPLETIONS.read(body)
+        error = invalid_request(refusal.value, body)
+        assert error.message.startswith("stop")
+        assert "tuple" not in error.message.lower()
 
 
 def test_the_schema_shows_the_unions_that_callers_may_send() -> None:

@@ -1,4 +1,4 @@
-"""Streams of chunks: what both OpenAI dialects of generation share."""
+"""Streams of chunks: what chat and completions write alike."""
 
 from __future__ import annotations
 
@@ -38,23 +38,45 @@ class ChunkTemplate:
         return f"{self._before}{to_json(text).decode()}{self._after}"
 
 
-class ChunkForm(Protocol):
-    """How one dialect writes the chunks of one call."""
+class ChunkFrame:
+    """What every chunk of a call repeats around its choices."""
 
-    def chunks(self, index: int, delta: TextDelta) -> Iterable[str]:
-        """Render what a step added to a choice: its text, and after that its end."""
-        ...
+    def __init__(self, blank: BaseModel, *, include_usage: bool) -> None:
+        """Repeat `blank`, a chunk without choices; usage is null when it comes in the end."""
+        self._blank = blank.model_copy(update={"usage": None}) if include_usage else blank
+
+    def choice(self, choice: BaseModel) -> str:
+        """Render a chunk with this choice; fields that were not set are left out."""
+        return self._with(choices=[choice]).model_dump_json(exclude_unset=True)
+
+    def template(self, choice: BaseModel) -> ChunkTemplate:
+        """Return what chunks look like whose choice differs in its text, here `SLOT`."""
+        return ChunkTemplate(self._with(choices=[choice]))
 
     def usage(self, usage: Usage) -> str:
         """Render the chunk without choices that tells the usage."""
+        return self._with(usage=usage).model_dump_json(exclude_unset=True)
+
+    def _with(self, **fields: object) -> BaseModel:
+        return self._blank.model_copy(update=fields)
+
+
+class ChunkForm(Protocol):
+    """How one dialect writes what the choices of a call come to."""
+
+    def chunks(self, index: int, delta: TextDelta) -> Iterable[str]:
+        """Render what a step added to a choice, and after that its end."""
         ...
 
 
 class ChunkWriter:
     """Writes a call as data-only events, then the usage when asked for, then `[DONE]`."""
 
-    def __init__(self, form: ChunkForm, *, samples: int, include_usage: bool) -> None:
+    def __init__(
+        self, frame: ChunkFrame, form: ChunkForm, *, samples: int, include_usage: bool
+    ) -> None:
         """Write chunks of `form` for prompts of `samples` choices each."""
+        self._frame = frame
         self._form = form
         self._include_usage = include_usage
         self._count = UsageCount(samples)
@@ -77,4 +99,4 @@ class ChunkWriter:
         """Render the usage when asked for, and the end."""
         if not self._include_usage:
             return (DONE,)
-        return (SseEvent(data=self._form.usage(self._count.total())), DONE)
+        return (SseEvent(data=self._frame.usage(self._count.total())), DONE)

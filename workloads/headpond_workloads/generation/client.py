@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, Unpack, overload
-
-from pydantic import BaseModel
 
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.stream import AsyncStream, Stream
 from headpond.client.transport import Transport
-from headpond.client.wire import encode
+from headpond_workloads.generation.client_body import body_of
 from headpond_workloads.generation.params import ChatParams, CompletionParams
 from headpond_workloads.generation.schema_chat import (
     CHAT_PATH,
@@ -23,14 +20,6 @@ from headpond_workloads.generation.schema_completions import (
     Completion,
     CompletionRequest,
 )
-
-
-def _body(params: Mapping[str, object], stream: bool, request: type[BaseModel]) -> bytes:
-    """Return the JSON body; `extra_body` holds fields that this client does not know."""
-    extra = params.get("extra_body")
-    fields = {name: value for name, value in params.items() if name != "extra_body"}
-    merged = fields | dict(extra if isinstance(extra, Mapping) else {})
-    return encode(merged | ({"stream": True} if stream else {}), request)
 
 
 class ChatCompletions:
@@ -60,7 +49,7 @@ class ChatCompletions:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = _body(params, stream, ChatCompletionRequest)
+        body = body_of(params, ChatCompletionRequest, stream=stream)
         if stream:
             return self._transport.stream(CHAT_PATH, body, ChatCompletionChunk)
         return self._transport.post(CHAT_PATH, body, ChatCompletion)
@@ -93,7 +82,7 @@ class AsyncChatCompletions:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = _body(params, stream, ChatCompletionRequest)
+        body = body_of(params, ChatCompletionRequest, stream=stream)
         if stream:
             return await self._transport.stream(CHAT_PATH, body, ChatCompletionChunk)
         return await self._transport.post(CHAT_PATH, body, ChatCompletion)
@@ -142,7 +131,7 @@ class Completions:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = _body(params, stream, CompletionRequest)
+        body = body_of(params, CompletionRequest, stream=stream)
         if stream:
             return self._transport.stream(COMPLETIONS_PATH, body, Completion)
         return self._transport.post(COMPLETIONS_PATH, body, Completion)
@@ -175,7 +164,7 @@ class AsyncCompletions:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = _body(params, stream, CompletionRequest)
+        body = body_of(params, CompletionRequest, stream=stream)
         if stream:
             return await self._transport.stream(COMPLETIONS_PATH, body, Completion)
         return await self._transport.post(COMPLETIONS_PATH, body, Completion)

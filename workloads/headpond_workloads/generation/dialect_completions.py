@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from codecs import getincrementaldecoder
 from collections.abc import Sequence
+from math import inf
 
 from headpond.dialect import Ask, Heading, ItemEvent, StreamWriter
-from headpond.errors import InvalidRequest, UnsupportedParameter
+from headpond.errors import InvalidRequest
 from headpond.units import Work
-from headpond_workloads.generation.chunks import SLOT, ChunkTemplate, ChunkWriter
-from headpond_workloads.generation.items import (
-    ChosenToken,
-    GenerationItem,
-    Prompt,
-    TextDelta,
-    TokenLogprob,
-)
+from headpond_workloads.generation.chunks import SLOT, ChunkFrame, ChunkTemplate, ChunkWriter
+from headpond_workloads.generation.dialect_constraint import read_constraint
+from headpond_workloads.generation.dialect_logprobs import LogprobColumns
+from headpond_workloads.generation.items import Constraint, GenerationItem, Prompt, TextDelta
 from headpond_workloads.generation.outcome import Outcome, fold
-from headpond_workloads.generation.schema import LEAST_LOGPROB, Usage, refuse_unsupported
+from headpond_workloads.generation.schema import refuse_unsupported
 from headpond_workloads.generation.schema_completions import (
     DEFAULT_MAX_TOKENS,
     Completion,
     CompletionChoice,
-    CompletionLogprobs,
+    CompletionFinishReason,
     CompletionRequest,
     PromptSource,
 )
@@ -35,6 +31,11 @@ class CompletionExchange:
         """Read a request of the right types."""
         self._request = request
 
+    @property
+    def _samples(self) -> int:
+        """How many samples are drawn of each prompt; the best `choices` are shown."""
+        return self._request.best_of or self._request.choices
+
     def ask(self) -> Ask:
         """Return one item per prompt and sample; each further sample has the next seed.
 
@@ -44,12 +45,15 @@ class CompletionExchange:
         """
         request = self._request
         request.check_stream()
-        refuse_unsupported({"echo": request.echo, "suffix": request.suffix}, {})
+        refuse_unsupported({"suffix": request.suffix}, {})
         self._check_best_of()
+        if request.max_tokens == 0 and not request.echo:
+            raise InvalidRequest("0 tokens are only allowed with echo", param="max_tokens")
+        constraint = read_constraint(request)
         items = tuple(
-            self._item(prompt, sample)
+            self._item(prompt, sample, constraint)
             for prompt in map(_prompt, request.prompt)
-            for sample in range(request.choices)
+            for sample in range(self._samples)
         )
         return Ask(model=request.model, items=items, stream=bool(request.stream))
 
@@ -59,14 +63,17 @@ class CompletionExchange:
         Raises:
             HeadpondError: A choice failed.
         """
-        request = self._request
-        items = len(request.prompt) * request.choices
-        outcomes, usage = fold(events, items=items, samples=request.choices)
+        samples = self._samples
+        items = len(self._request.prompt) * samples
+        outcomes, usage = fold(events, items=items, samples=samples)
+        shown: list[Outcome] = []
+        for first in range(0, items, samples):
+            shown += best(outcomes[first : first + samples], self._request.choices)
         return Completion(
             id=_id(heading),
             created=heading.created_s,
             model=heading.model,
-            choices=[self._choice(index, outcome) for index, outcome in enumerate(outcomes)],
+            choices=[self._choice(index, outcome) for index, outcome in enumerate(shown)],
             usage=usage,
             system_fingerprint=heading.fingerprint,
         )
@@ -74,28 +81,45 @@ class CompletionExchange:
     def stream(self, heading: Heading) -> StreamWriter:
         """Return the writer of a stream."""
         request = self._request
-        form = CompletionChunks(
-            heading, include_usage=request.include_usage, with_top=bool(request.logprobs)
+        blank = Completion(
+            id=_id(heading),
+            object="text_completion",
+            created=heading.created_s,
+            model=heading.model,
+            system_fingerprint=heading.fingerprint,
+            choices=[],
         )
-        return ChunkWriter(form, samples=request.choices, include_usage=request.include_usage)
+        frame = ChunkFrame(blank, include_usage=request.include_usage)
+        form = CompletionChunks(frame, with_top=bool(request.logprobs))
+        return ChunkWriter(frame, form, samples=self._samples, include_usage=request.include_usage)
 
     def _check_best_of(self) -> None:
         request = self._request
-        if request.best_of is None or request.best_of == request.choices:
+        if request.best_of is None:
             return
         if request.best_of < request.choices:
             raise InvalidRequest("best_of must not be below n", param="best_of")
-        raise UnsupportedParameter("best_of above n is not supported", param="best_of")
+        if request.stream and request.best_of > request.choices:
+            raise InvalidRequest("best_of above n cannot be streamed", param="best_of")
 
-    def _item(self, prompt: Prompt, sample: int) -> GenerationItem:
+    def _item(self, prompt: Prompt, sample: int, constraint: Constraint | None) -> GenerationItem:
         request = self._request
+        logprobs = request.logprobs
+        if logprobs is None and self._samples > request.choices:
+            logprobs = 0  # what the samples are ranked by
         return GenerationItem(
             prompt=prompt,
-            max_output_tokens=request.max_tokens or DEFAULT_MAX_TOKENS,
+            max_output_tokens=(
+                DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens
+            ),
             sampling=request.sampling(sample),
             stop=request.stop or (),
             ignore_eos=bool(request.ignore_eos),
-            logprobs=request.logprobs,
+            logprobs=logprobs,
+            prompt_logprobs=request.logprobs if request.echo else None,
+            echo=bool(request.echo),
+            constraint=constraint,
+            adapter=request.adapter,
         )
 
     def _choice(self, index: int, outcome: Outcome) -> CompletionChoice:
@@ -107,8 +131,21 @@ class CompletionExchange:
             index=index,
             text=outcome.text,
             logprobs=logprobs,
-            finish_reason=outcome.finish_reason,
+            finish_reason=_reason(outcome.finish_reason),
         )
+
+
+def best(samples: Sequence[Outcome], count: int) -> list[Outcome]:
+    """Return the likeliest `count` samples per token, or all in their order when all stay."""
+    if count == len(samples):
+        return list(samples)
+    return sorted(samples, key=_mean_logprob, reverse=True)[:count]
+
+
+def _mean_logprob(sample: Outcome) -> float:
+    said = sample.logprobs[sample.prompt_logprobs :]
+    logprobs = [each.chosen.logprob for each in said if each.chosen.logprob is not None]
+    return sum(logprobs) / len(logprobs) if logprobs else -inf
 
 
 def _id(heading: Heading) -> str:
@@ -119,102 +156,48 @@ def _prompt(source: PromptSource) -> Prompt:
     return Prompt(text=source) if isinstance(source, str) else Prompt(token_ids=source)
 
 
-class LogprobColumns:
-    """Legacy log-probabilities of one choice; offsets go on from chunk to chunk."""
-
-    def __init__(self, *, with_top: bool) -> None:
-        """Start at the choice's first character, with or without alternatives."""
-        self._with_top = with_top
-        self._offset = 0
-        self._decoder = getincrementaldecoder("utf-8")("replace")
-
-    def render(self, tokens: Sequence[ChosenToken]) -> CompletionLogprobs:
-        """Return the columns of the next tokens."""
-        return CompletionLogprobs(
-            tokens=[_name(token.chosen) for token in tokens],
-            token_logprobs=[max(token.chosen.logprob, LEAST_LOGPROB) for token in tokens],
-            top_logprobs=[_top(token) for token in tokens] if self._with_top else None,
-            text_offset=[self._advance(token.chosen.raw) for token in tokens],
-        )
-
-    def _advance(self, raw: bytes) -> int:
-        """Return where a token starts; bytes amid a character start where it does."""
-        start = self._offset
-        self._offset += len(self._decoder.decode(raw))
-        return start
-
-
-def _name(token: TokenLogprob) -> str:
-    try:
-        return token.raw.decode()
-    except UnicodeDecodeError:
-        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.raw)
-
-
-def _top(token: ChosenToken) -> dict[str, float]:
-    """Return the alternatives and, where it is none of them, the chosen token."""
-    return {_name(t): max(t.logprob, LEAST_LOGPROB) for t in (*token.top, token.chosen)}
+def _reason(reason: str | None) -> CompletionFinishReason:
+    """Return why a choice ended; texts call no tools."""
+    return "length" if reason == "length" else "stop"
 
 
 class CompletionChunks:
     """The chunks of one streamed call: text, then for each choice once its end."""
 
-    def __init__(self, heading: Heading, *, include_usage: bool, with_top: bool) -> None:
-        """Repeat `heading` in each chunk, with usage null when it comes in the end."""
-        self._heading = heading
-        self._include_usage = include_usage
+    def __init__(self, frame: ChunkFrame, *, with_top: bool) -> None:
+        """Write chunks in a frame, their logprobs with or without alternatives."""
+        self._frame = frame
         self._with_top = with_top
         self._templates: dict[int, ChunkTemplate] = {}
         self._columns: dict[int, LogprobColumns] = {}
 
     def chunks(self, index: int, delta: TextDelta) -> list[str]:
-        """Render what a step added to a choice: its text, and after that its end."""
+        """Render what a step added to a choice, and after that its end."""
         rendered = []
         if delta.logprobs:
             rendered.append(self._with_logprobs(index, delta))
         elif delta.text:
             rendered.append(self._template(index).render(delta.text))
         if delta.finish_reason is not None:
-            end = CompletionChoice(
-                index=index, text="", logprobs=None, finish_reason=delta.finish_reason
-            )
-            rendered.append(_dump(self._chunk([end])))
+            reason = _reason(delta.finish_reason)
+            end = CompletionChoice(index=index, text="", logprobs=None, finish_reason=reason)
+            rendered.append(self._frame.choice(end))
         return rendered
-
-    def usage(self, usage: Usage) -> str:
-        """Render the chunk without choices that tells the usage."""
-        return _dump(self._chunk([], usage))
 
     def _template(self, index: int) -> ChunkTemplate:
         template = self._templates.get(index)
         if template is None:
             plain = CompletionChoice(index=index, text=SLOT, logprobs=None, finish_reason=None)
-            template = self._templates[index] = ChunkTemplate(self._chunk([plain]))
+            template = self._templates[index] = self._frame.template(plain)
         return template
 
     def _with_logprobs(self, index: int, delta: TextDelta) -> str:
         columns = self._columns.setdefault(index, LogprobColumns(with_top=self._with_top))
-        choice = CompletionChoice(
-            index=index,
-            text=delta.text,
-            logprobs=columns.render(delta.logprobs),
-            finish_reason=None,
+        return self._frame.choice(
+            CompletionChoice(
+                index=index,
+                text=delta.text,
+                logprobs=columns.render(delta.logprobs),
+                finish_reason=None,
+            )
         )
-        return _dump(self._chunk([choice]))
-
-    def _chunk(self, choices: list[CompletionChoice], usage: Usage | None = None) -> Completion:
-        chunk = Completion(
-            id=_id(self._heading),
-            object="text_completion",
-            created=self._heading.created_s,
-            model=self._heading.model,
-            system_fingerprint=self._heading.fingerprint,
-            choices=choices,
-        )
-        if self._include_usage:
-            chunk.usage = usage
-        return chunk
-
-
-def _dump(chunk: Completion) -> str:
-    return chunk.model_dump_json(exclude_unset=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from headpond.dialect import Route
 from headpond_workloads.generation.dialect_chat import ChatExchange
 from headpond_workloads.generation.dialect_completions import CompletionExchange
+from headpond_workloads.generation.dialect_responses import ResponseExchange
+from headpond_workloads.generation.dialect_tokenize import DetokenizeExchange, TokenizeExchange
 from headpond_workloads.generation.schema_chat import (
     CHAT_PATH,
     ChatCompletion,
@@ -15,6 +17,20 @@ from headpond_workloads.generation.schema_completions import (
     COMPLETIONS_PATH,
     Completion,
     CompletionRequest,
+)
+from headpond_workloads.generation.schema_responses import (
+    RESPONSES_PATH,
+    Response,
+    ResponseRequest,
+)
+from headpond_workloads.generation.schema_responses_events import ResponseEvent
+from headpond_workloads.generation.schema_tokenize import (
+    DETOKENIZE_PATH,
+    TOKENIZE_PATH,
+    Detokenization,
+    DetokenizeRequest,
+    Tokenization,
+    TokenizeRequest,
 )
 
 routes: tuple[Route, ...] = (
@@ -39,5 +55,34 @@ routes: tuple[Route, ...] = (
         response=Completion,
         chunk=Completion,
         example={"prompt": "A headpond is", "max_tokens": 32, "temperature": 0},
+    ),
+    Route.json(
+        RESPONSES_PATH,
+        "Answer an input (OpenAI responses, for text; nothing is stored).",
+        request=ResponseRequest,
+        exchange=ResponseExchange,
+        response=Response,
+        chunk=ResponseEvent,
+        example={
+            "input": "What is the capital of France?",
+            "max_output_tokens": 32,
+            "temperature": 0,
+        },
+    ),
+    Route.json(
+        TOKENIZE_PATH,
+        "Show the tokens of a prompt or a conversation.",
+        request=TokenizeRequest,
+        exchange=TokenizeExchange,
+        response=Tokenization,
+        example={"prompt": "A headpond is", "return_token_strs": True},
+    ),
+    Route.json(
+        DETOKENIZE_PATH,
+        "Show the text of tokens.",
+        request=DetokenizeRequest,
+        exchange=DetokenizeExchange,
+        response=Detokenization,
+        example={"tokens": [1, 2, 3]},
     ),
 )

@@ -196,13 +196,13 @@ class TokenLogprob:
     Attributes:
         token: Its text; U+FFFD stands for bytes that are no character alone.
         token_id: Its ID.
-        logprob: Natural log of its probability.
+        logprob: Natural log of its probability; None for a prompt's first token only.
         raw: Its exact bytes; joined over tokens they are the exact text.
     """
 
     token: str
     token_id: int
-    logprob: float
+    logprob: float | None
     raw: bytes
 
 
@@ -251,6 +251,8 @@ class TextDelta:
         tool_calls: What the step added to calls of tools, which are no part of `text`.
         token_ids: The tokens generated in this step; more than one after accepted drafts.
         logprobs: One entry for each token in `token_ids`, when asked for.
+        is_prompt: Whether text, tokens and logprobs are the prompt's own, asked for by
+            `echo` or `prompt_logprobs`; such deltas come first, with text only for `echo`.
         finish_reason: Set on the last delta only.
         usage: Set on the last delta only.
     """
@@ -262,11 +264,12 @@ class TextDelta:
     usage: TokenUsage | None = None
     reasoning: str = ""
     tool_calls: tuple[ToolCallDelta, ...] = ()
+    is_prompt: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., TextDelta], tuple[object, ...]]:
         """Cross a lane at a third of the cost of a frozen dataclass's own pickling."""
         fields = (self.text, self.token_ids, self.logprobs, self.finish_reason, self.usage)
-        return (_delta, (*fields, self.reasoning, self.tool_calls))
+        return (_delta, (*fields, self.reasoning, self.tool_calls, self.is_prompt))
 
 
 def _delta(
@@ -277,6 +280,7 @@ def _delta(
     usage: TokenUsage | None,
     reasoning: str,
     tool_calls: tuple[ToolCallDelta, ...],
+    is_prompt: bool,
 ) -> TextDelta:
     return TextDelta(
         text=text,
@@ -286,4 +290,5 @@ def _delta(
         usage=usage,
         reasoning=reasoning,
         tool_calls=tool_calls,
+        is_prompt=is_prompt,
     )

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, Required, TypedDict
 
 from headpond_workloads.generation.schema_chat import Role
+from headpond_workloads.generation.schema_tools import ReasoningEffort
+
+JsonSchema = Mapping[str, object]
 
 
 class TextPart(TypedDict):
@@ -15,13 +18,30 @@ class TextPart(TypedDict):
     text: str
 
 
+class FunctionCallParam(TypedDict):
+    """A call that the model made; `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallParam(TypedDict):
+    """The same with the identifier by which its answer refers to it."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionCallParam
+
+
 class MessageParam(TypedDict):
-    """One turn of a conversation."""
+    """One turn of a conversation; an assistant's that calls tools may say nothing."""
 
     role: Role
-    content: str | Sequence[TextPart]
+    content: NotRequired[str | Sequence[TextPart] | None]
     name: NotRequired[str]
     tool_call_id: NotRequired[str]
+    tool_calls: NotRequired[Sequence[ToolCallParam] | None]
+    reasoning_content: NotRequired[str | None]
 
 
 class StreamOptionsParam(TypedDict, total=False):
@@ -31,11 +51,71 @@ class StreamOptionsParam(TypedDict, total=False):
     include_obfuscation: bool
 
 
-class GenerationParams(TypedDict, total=False):
-    """What both resources take; None is the same as absent."""
+class FunctionParam(TypedDict):
+    """A function that the model may ask for."""
+
+    name: str
+    description: NotRequired[str | None]
+    parameters: NotRequired[JsonSchema | None]
+    strict: NotRequired[bool | None]
+
+
+class ToolParam(TypedDict):
+    """A tool that the model may ask for."""
+
+    type: Literal["function"]
+    function: FunctionParam
+
+
+class FunctionName(TypedDict):
+    """A function by its name."""
+
+    name: str
+
+
+class NamedToolChoice(TypedDict):
+    """The tool that must be called."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class JsonSchemaParam(TypedDict):
+    """A schema with its name."""
+
+    name: str
+    schema: JsonSchema
+    description: NotRequired[str]
+    strict: NotRequired[bool | None]
+
+
+class PlainFormat(TypedDict):
+    """Any text, or any JSON object."""
+
+    type: Literal["text", "json_object"]
+
+
+class JsonSchemaFormatParam(TypedDict):
+    """JSON that a schema allows."""
+
+    type: Literal["json_schema"]
+    json_schema: JsonSchemaParam
+
+
+class StructuredOutputsParam(TypedDict, total=False):
+    """One of the ways to say what an output must be."""
+
+    json: str | JsonSchema
+    json_object: bool
+    regex: str
+    choice: Sequence[str]
+    grammar: str
+
+
+class SamplingParams(TypedDict, total=False):
+    """What every resource takes; None is the same as absent."""
 
     model: Required[str]
-    n: int | None
     temperature: float | None
     top_p: float | None
     frequency_penalty: float | None
@@ -45,28 +125,65 @@ class GenerationParams(TypedDict, total=False):
     stop: str | Sequence[str] | None
     stream_options: StreamOptionsParam | None
     user: str | None
-    top_k: int | None
+    adapter: str | None
+    guided_choice: Sequence[str] | None
+    guided_grammar: str | None
+    guided_json: str | JsonSchema | None
+    guided_regex: str | None
+    ignore_eos: bool | None
     min_p: float | None
     repetition_penalty: float | None
-    ignore_eos: bool | None
+    structured_outputs: StructuredOutputsParam | None
+    top_k: int | None
     extra_body: Mapping[str, object]
 
 
-class ChatParams(GenerationParams, total=False):
+class ChatParams(SamplingParams, total=False):
     """What `chat.completions.create` takes."""
 
     messages: Required[Sequence[MessageParam]]
+    n: int | None
     max_completion_tokens: int | None
     max_tokens: int | None
     logprobs: bool | None
     top_logprobs: int | None
+    response_format: PlainFormat | JsonSchemaFormatParam | None
+    tools: Sequence[ToolParam] | None
+    tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None
+    parallel_tool_calls: bool | None
+    reasoning_effort: ReasoningEffort | None
+    chat_template_kwargs: Mapping[str, object] | None
     metadata: Mapping[str, str] | None
+    prompt_cache_key: str | None
 
 
-class CompletionParams(GenerationParams, total=False):
+class CompletionParams(SamplingParams, total=False):
     """What `completions.create` takes."""
 
     prompt: Required[str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]]
+    n: int | None
     max_tokens: int | None
     logprobs: int | None
     best_of: int | None
+    echo: bool | None
+
+
+class TokenizeParams(TypedDict, total=False):
+    """What `tokenize` takes: a prompt or messages."""
+
+    model: Required[str]
+    prompt: str | None
+    messages: Sequence[MessageParam] | None
+    tools: Sequence[ToolParam] | None
+    add_special_tokens: bool | None
+    add_generation_prompt: bool | None
+    chat_template_kwargs: Mapping[str, object] | None
+    return_token_strs: bool | None
+    extra_body: Mapping[str, object]
+
+
+class DetokenizeParams(TypedDict):
+    """What `detokenize` takes."""
+
+    model: str
+    tokens: Sequence[int]

@@ -23,6 +23,7 @@ from headpond.record import (
     PhaseKind,
     RequestShape,
     Shape,
+    Tally,
     ThroughputUnit,
     WorkloadRecord,
 )
@@ -89,7 +90,7 @@ record = WorkloadRecord(
         axis="tokens",
         extent=("prompt_tokens", "max_output_tokens"),
         first_phase="prompt_tokens",
-        compatible_by=("adapter",),
+        cached="cached_tokens",
         granule="block_tokens",
         step_budget=512,
     ),
@@ -151,11 +152,23 @@ record = WorkloadRecord(
         Contract(name="text", vouches_for="detokenization"),
     ),
     engine="headpond_workloads.generation.engine.load:load",
+    tallies=(
+        Tally(name="prefix_cache_queries", summary="Prompt tokens looked up in the prefix cache."),
+        Tally(name="prefix_cache_hits", summary="Prompt tokens found there."),
+        Tally(name="draft_tokens", summary="Tokens that were drafted."),
+        Tally(name="accepted_draft_tokens", summary="Drafted tokens that were accepted."),
+    ),
     metric_aliases=(
         MetricAlias(name="vllm:num_requests_running", measure="running"),
         MetricAlias(name="vllm:num_requests_waiting", measure="waiting"),
         MetricAlias(name="vllm:kv_cache_usage_perc", measure="state_used_ratio"),
         MetricAlias(name="vllm:num_preemptions", measure="preemptions"),
+        MetricAlias(name="vllm:prefix_cache_queries", measure="tally:prefix_cache_queries"),
+        MetricAlias(name="vllm:prefix_cache_hits", measure="tally:prefix_cache_hits"),
+        MetricAlias(name="vllm:spec_decode_num_draft_tokens", measure="tally:draft_tokens"),
+        MetricAlias(
+            name="vllm:spec_decode_num_accepted_tokens", measure="tally:accepted_draft_tokens"
+        ),
         MetricAlias(name="vllm:prompt_tokens", measure="work:input_tokens"),
         MetricAlias(name="vllm:generation_tokens", measure="work:output_tokens"),
         MetricAlias(name="vllm:request_success", measure="finished"),

@@ -1,76 +1,34 @@
-"""Wire types that both OpenAI dialects of generation share.
-
-Explicit null is the same as absent, unknown fields are ignored, and numbers and booleans
-are never read from strings or from one another.
-"""
+"""Wire types that the OpenAI dialects of generation share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond_workloads.generation.items import Sampling
+from headpond_workloads.generation.schema_constraint import (
+    Choices,
+    ExpressionText,
+    GrammarText,
+    StructuredOutputs,
+)
+from headpond_workloads.generation.schema_fields import (
+    Count,
+    Flag,
+    JsonObject,
+    LogitBias,
+    NonEmpty,
+    Number,
+    Stop,
+)
 
-MAX_STOPS = 4
 MAX_CHOICES = 16
-MAX_BIASES = 1024
-MAX_BIAS = 100.0
 SEED_BOUND = 2**63
-LEAST_LOGPROB = -9999.0
-"""What the dialects say of tokens too unlikely for a number; JSON has no infinity."""
-
 TOP_K_OFF = -1
 """What some clients send for "keep every token"; 0 means the same."""
-
-Flag = Annotated[bool, Field(strict=True)]
-Count = Annotated[int, Field(strict=True)]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-NonEmpty = Annotated[str, Field(min_length=1)]
-
-
-def _as_tuple(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
-def _read_biases(value: object) -> object:
-    """Turn the wire's string keys into token IDs, with one error for the whole field."""
-    if value is None:
-        return None
-    if not isinstance(value, dict) or len(value) > MAX_BIASES:
-        raise PydanticCustomError(
-            "logit_bias", f"must be an object of at most {MAX_BIASES} token IDs to biases"
-        )
-    return {_token_id(key): _bias(bias) for key, bias in value.items()}
-
-
-def _token_id(key: object) -> int:
-    text = str(key)
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise PydanticCustomError("logit_bias", "keys must be token IDs, written as integers")
-    return int(text)
-
-
-def _bias(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise PydanticCustomError("logit_bias", "biases must be numbers")
-    if not -MAX_BIAS <= value <= MAX_BIAS:
-        raise PydanticCustomError("logit_bias", f"biases must lie in {-MAX_BIAS} to {MAX_BIAS}")
-    return float(value)
-
-
-Stop = Annotated[
-    tuple[NonEmpty, ...],
-    Field(fail_fast=True, max_length=MAX_STOPS),
-    BeforeValidator(_as_tuple, json_schema_input_type=str | list[str]),
-]
-LogitBias = Annotated[
-    dict[int, float] | None,
-    BeforeValidator(_read_biases, json_schema_input_type=dict[str, float] | None),
-]
 
 
 class StreamOptions(BaseModel):
@@ -82,7 +40,7 @@ class StreamOptions(BaseModel):
     include_obfuscation: Flag | None = None
 
 
-class GenerationRequest(BaseModel):
+class SamplingRequest(BaseModel):
     """The fields that mean the same in every dialect of generation."""
 
     model_config = ConfigDict(frozen=True)
@@ -90,7 +48,6 @@ class GenerationRequest(BaseModel):
     model: NonEmpty
     stream: Flag | None = None
     stream_options: StreamOptions | None = None
-    n: Annotated[Count, Field(ge=1, le=MAX_CHOICES)] | None = None
     temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
     top_p: Annotated[Number, Field(gt=0, le=1)] | None = None
     frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
@@ -100,8 +57,23 @@ class GenerationRequest(BaseModel):
     stop: Stop | None = None
     user: str | None = None
 
-    top_k: Annotated[Count, Field(ge=TOP_K_OFF)] | None = Field(
-        default=None, description="Extension: keep this many tokens; 0 or -1 keeps all."
+    adapter: NonEmpty | None = Field(
+        default=None, description="Extension: the LoRA adapter to use, by name."
+    )
+    guided_choice: Choices | None = Field(
+        default=None, description="Extension: the output is one of these texts."
+    )
+    guided_grammar: GrammarText | None = Field(
+        default=None, description="Extension: the output is what this Lark grammar matches."
+    )
+    guided_json: str | JsonObject | None = Field(
+        default=None, description="Extension: the output is JSON that this schema allows."
+    )
+    guided_regex: ExpressionText | None = Field(
+        default=None, description="Extension: the output is what this expression matches."
+    )
+    ignore_eos: Flag | None = Field(
+        default=None, description="Extension: go on past the end-of-sequence token."
     )
     min_p: Annotated[Number, Field(ge=0, le=1)] | None = Field(
         default=None, description="Extension: least probability relative to the likeliest token."
@@ -109,19 +81,12 @@ class GenerationRequest(BaseModel):
     repetition_penalty: Annotated[Number, Field(ge=0.1, le=10)] | None = Field(
         default=None, description="Extension: divides the logits of tokens seen before."
     )
-    ignore_eos: Flag | None = Field(
-        default=None, description="Extension: go on past the end-of-sequence token."
+    structured_outputs: StructuredOutputs | None = Field(
+        default=None, description="Extension: the guided_* fields by their newer names."
     )
-
-    @property
-    def choices(self) -> int:
-        """How many samples each prompt gets."""
-        return self.n or 1
-
-    @property
-    def include_usage(self) -> bool:
-        """Whether a stream ends with a chunk of usage."""
-        return bool(self.stream_options and self.stream_options.include_usage)
+    top_k: Annotated[Count, Field(ge=TOP_K_OFF)] | None = Field(
+        default=None, description="Extension: keep this many tokens; 0 or -1 keeps all."
+    )
 
     def check_stream(self) -> None:
         """Refuse stream options of a call that does not stream.
@@ -134,7 +99,7 @@ class GenerationRequest(BaseModel):
                 "stream_options is only allowed when stream is true", param="stream_options"
             )
 
-    def sampling(self, sample: int) -> Sampling:
+    def sampling(self, sample: int = 0) -> Sampling:
         """Return how the prompt's sample number `sample` is drawn: each has its own seed."""
         top_k = self.top_k if self.top_k and self.top_k > 0 else 0
         return Sampling(
@@ -150,6 +115,22 @@ class GenerationRequest(BaseModel):
         )
 
 
+class GenerationRequest(SamplingRequest):
+    """What chat and completions share: choices, and streams of chunks."""
+
+    n: Annotated[Count, Field(ge=1, le=MAX_CHOICES)] | None = None
+
+    @property
+    def choices(self) -> int:
+        """How many choices each prompt gets."""
+        return self.n or 1
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with a chunk of usage."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
 def _or(value: float | None, default: float) -> float:
     return default if value is None else value
 
@@ -157,19 +138,19 @@ def _or(value: float | None, default: float) -> float:
 def refuse_unsupported(
     fields: Mapping[str, JsonValue], harmless: Mapping[str, Iterable[JsonValue]]
 ) -> None:
-    """Refuse fields that ask for what is not done yet.
+    """Refuse fields that ask for what is not done.
 
     Null, and the empty values with which client libraries fill up, ask for nothing.
 
     Args:
-        fields: Values by field name.
+        fields: Values of the right types by field name.
         harmless: Further values, by field name, that ask for nothing.
 
     Raises:
         UnsupportedParameter: Names the first such field.
     """
     for name, value in fields.items():
-        if value in (None, False, "", [], {}) or value in harmless.get(name, ()):
+        if value in (None, False, "", [], {}, ()) or value in harmless.get(name, ()):
             continue
         raise UnsupportedParameter(f"this value of {name} is not supported", param=name)
 
@@ -180,6 +161,12 @@ class PromptTokensDetails(BaseModel):
     cached_tokens: int = 0
 
 
+class CompletionTokensDetails(BaseModel):
+    """What the generated tokens were for."""
+
+    reasoning_tokens: int = 0
+
+
 class Usage(BaseModel):
     """What a call came to in tokens; a prompt counts once, however many samples it had."""
 
@@ -187,3 +174,4 @@ class Usage(BaseModel):
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails | None = None
+    completion_tokens_details: CompletionTokensDetails | None = None

@@ -4,39 +4,51 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from headpond_workloads.generation.items import FinishReason
-from headpond_workloads.generation.schema import Count, Flag, GenerationRequest, Usage
+from headpond_workloads.generation.schema import GenerationRequest, Usage
+from headpond_workloads.generation.schema_constraint import ResponseFormat
+from headpond_workloads.generation.schema_fields import Count, Flag, JsonObject, Metadata, NonEmpty
+from headpond_workloads.generation.schema_logprobs import TokenLogprobs
+from headpond_workloads.generation.schema_tools import (
+    FunctionCall,
+    FunctionCallChunk,
+    FunctionCallParam,
+    FunctionChoiceField,
+    Functions,
+    ReasoningEffort,
+    ToolCallChunk,
+    ToolCallMessage,
+    ToolCallParam,
+    ToolChoiceField,
+    Tools,
+)
 
 CHAT_PATH = "/v1/chat/completions"
 
-Role = Literal["system", "developer", "user", "assistant", "tool"]
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+ChatFinishReason = Literal["stop", "length", "tool_calls", "function_call"]
 
 
 class ContentPart(BaseModel):
-    """One part of a message; only `text` parts can be served."""
+    """One part of a message; only `text` and `refusal` can be served."""
 
     model_config = ConfigDict(frozen=True)
 
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 def _as_parts(value: object) -> object:
-    return (ContentPart(type="text", text=value),) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return (ContentPart(type="text", text=value),)
+    if value is not None and not isinstance(value, list):
+        raise PydanticCustomError("content", "must be a string, or an array of parts")
+    return value
 
 
-# Lists fail at their first bad entry: a body of a million bad ones would otherwise cost a
-# second of the event loop and half a gigabyte of errors.
 Content = Annotated[
     Annotated[tuple[ContentPart, ...], Field(fail_fast=True)] | None,
     BeforeValidator(_as_parts, json_schema_input_type=str | list[ContentPart] | None),
@@ -51,10 +63,17 @@ class ChatMessage(BaseModel):
     role: Role
     content: Content = None
     name: str | None = None
-    tool_call_id: str | None = None
-    tool_calls: JsonValue = None
-    function_call: JsonValue = None
-    audio: JsonValue = None
+    refusal: str | None = None
+    tool_call_id: NonEmpty | None = None
+    tool_calls: Annotated[tuple[ToolCallParam, ...], Field(fail_fast=True)] | None = None
+    function_call: FunctionCallParam | None = None
+    audio: JsonObject | None = None
+    reasoning_content: str | None = Field(
+        default=None, description="Extension: what the model thought before it answered."
+    )
+    reasoning: str | None = Field(
+        default=None, description="Extension: another name of reasoning_content."
+    )
 
 
 def _some(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
@@ -83,41 +102,30 @@ class ChatCompletionRequest(GenerationRequest):
     logprobs: Flag | None = None
     top_logprobs: Annotated[Count, Field(ge=0, le=20)] | None = None
 
-    metadata: dict[str, str] | None = None
+    response_format: ResponseFormat | None = None
+    tools: Tools | None = None
+    tool_choice: ToolChoiceField = None
     parallel_tool_calls: Flag | None = None
+    functions: Functions | None = Field(default=None, description="The older form of tools.")
+    function_call: FunctionChoiceField = Field(
+        default=None, description="The older form of tool_choice."
+    )
+    reasoning_effort: ReasoningEffort | None = None
+    chat_template_kwargs: JsonObject | None = Field(
+        default=None, description="Extension: further variables of the model's chat template."
+    )
+
+    metadata: Metadata | None = None
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
 
-    audio: JsonValue = None
-    function_call: JsonValue = None
-    functions: JsonValue = None
-    modalities: JsonValue = None
-    moderation: JsonValue = None
-    reasoning_effort: JsonValue = None
-    response_format: JsonValue = None
+    audio: JsonObject | None = None
+    modalities: Annotated[tuple[str, ...], Field(fail_fast=True)] | None = None
+    moderation: JsonObject | None = None
     store: Flag | None = None
-    tool_choice: JsonValue = None
-    tools: JsonValue = None
-    verbosity: JsonValue = None
-    web_search_options: JsonValue = None
-
-
-class TopLogprob(BaseModel):
-    """An alternative to a token; `bytes` are exact where `token` shows U+FFFD."""
-
-    token: str
-    logprob: float
-    bytes: list[int] | None
-
-
-class TokenLogprobs(BaseModel):
-    """A token of the answer, with its likeliest alternatives."""
-
-    token: str
-    logprob: float
-    bytes: list[int] | None
-    top_logprobs: list[TopLogprob]
+    verbosity: str | None = None
+    web_search_options: JsonObject | None = None
 
 
 class ChoiceLogprobs(BaseModel):
@@ -127,12 +135,19 @@ class ChoiceLogprobs(BaseModel):
     refusal: list[TokenLogprobs] | None = None
 
 
+def _absent(value: object) -> bool:
+    return value is None
+
+
 class AssistantMessage(BaseModel):
-    """What the model said."""
+    """What the model said, and which tools it asks for."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None = None
     refusal: str | None = None
+    reasoning_content: str | None = Field(default=None, exclude_if=_absent)
+    tool_calls: list[ToolCallMessage] | None = Field(default=None, exclude_if=_absent)
+    function_call: FunctionCall | None = Field(default=None, exclude_if=_absent)
 
 
 class ChatChoice(BaseModel):
@@ -141,7 +156,7 @@ class ChatChoice(BaseModel):
     index: int
     message: AssistantMessage
     logprobs: ChoiceLogprobs | None = None
-    finish_reason: FinishReason
+    finish_reason: ChatFinishReason
 
 
 class ChatCompletion(BaseModel):
@@ -162,6 +177,9 @@ class Delta(BaseModel):
     role: Literal["assistant"] | None = None
     content: str | None = None
     refusal: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCallChunk] | None = None
+    function_call: FunctionCallChunk | None = None
 
 
 class ChunkChoice(BaseModel):
@@ -170,7 +188,7 @@ class ChunkChoice(BaseModel):
     index: int
     delta: Delta
     logprobs: ChoiceLogprobs | None = None
-    finish_reason: FinishReason | None = None
+    finish_reason: ChatFinishReason | None = None
 
 
 class ChatCompletionChunk(BaseModel):

@@ -7,13 +7,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from headpond_workloads.generation.items import FinishReason
-from headpond_workloads.generation.schema import MAX_CHOICES, Count, Flag, GenerationRequest, Usage
+from headpond_workloads.generation.schema import MAX_CHOICES, GenerationRequest, Usage
+from headpond_workloads.generation.schema_fields import MAX_ID, Count, Flag
 
 COMPLETIONS_PATH = "/v1/completions"
 
 DEFAULT_MAX_TOKENS = 16
-MAX_ID = 2**31
+
+CompletionFinishReason = Literal["stop", "length"]
 
 PromptSource = str | tuple[int, ...]
 """One prompt: its text, or its token IDs."""
@@ -59,7 +60,9 @@ class CompletionRequest(GenerationRequest):
     """Texts to go on with."""
 
     prompt: Prompts
-    max_tokens: Annotated[Count, Field(ge=1)] | None = None
+    max_tokens: Annotated[Count, Field(ge=0)] | None = Field(
+        default=None, description="With echo it may be 0: only the prompt is scored."
+    )
     logprobs: Annotated[Count, Field(ge=0, le=5)] | None = None
     best_of: Annotated[Count, Field(ge=1, le=MAX_CHOICES)] | None = None
 
@@ -71,12 +74,12 @@ class CompletionLogprobs(BaseModel):
     r"""Log-probabilities of the tokens of one choice or chunk, column by column.
 
     A token that is not whole characters reads `bytes:\xe2\x82`. Offsets count characters
-    from the start of the choice's text.
+    from the start of the choice's text. The first token of an echoed prompt has null.
     """
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]] | None = None
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None] | None = None
     text_offset: list[int]
 
 
@@ -86,7 +89,7 @@ class CompletionChoice(BaseModel):
     index: int
     text: str
     logprobs: CompletionLogprobs | None = None
-    finish_reason: FinishReason | None = None
+    finish_reason: CompletionFinishReason | None = None
 
 
 class Completion(BaseModel):

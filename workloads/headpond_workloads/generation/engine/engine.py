@@ -4,53 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headpond.engine import Json, Plan, Progress, Quantum
+from headpond.engine import Immediate, Json, Plan, Progress, Quantum
 from headpond.errors import EngineFailed
 from headpond.units import Work
-from headpond_workloads.generation.engine.blocks import BlockPool, BlockTable
+from headpond_workloads.generation.engine.block_manager import BlockManager
+from headpond_workloads.generation.engine.conversation import Conversation
 from headpond_workloads.generation.engine.fixtures import item_of_fixture
-from headpond_workloads.generation.engine.kv_cache import KvCache
+from headpond_workloads.generation.engine.forward import Runner
 from headpond_workloads.generation.engine.limits import Limits
-from headpond_workloads.generation.engine.runner import ModelRunner, Span
-from headpond_workloads.generation.engine.sampler import Draw, Drawn, SamplerState, sample
-from headpond_workloads.generation.engine.sequence import Prepared, Slot, Status
+from headpond_workloads.generation.engine.output import OutputWriter
+from headpond_workloads.generation.engine.rows import draw, span, split
+from headpond_workloads.generation.engine.sampler import Drawer, Drawn, SamplerState
+from headpond_workloads.generation.engine.sequence import Portion, Prepared, Slot, Status
+from headpond_workloads.generation.engine.speculation import Speculation
 from headpond_workloads.generation.engine.text import TextStream
 from headpond_workloads.generation.engine.tokenizer import Tokenizer
-from headpond_workloads.generation.engine.vocabulary import Vocabulary
 from headpond_workloads.generation.items import (
-    ChosenToken,
-    FinishReason,
+    DetokenizeItem,
     GenerationItem,
+    Prompt,
     TextDelta,
-    TokenLogprob,
-    TokenUsage,
+    TokenizeItem,
 )
 
-_NO_ADAPTER = (None,)
+Item = GenerationItem | TokenizeItem | DetokenizeItem
+
+_ANSWERED = Prepared(item=GenerationItem(prompt=Prompt()), token_ids=(), max_output_tokens=0)
+"""In the plan of an item that planning has answered: it never starts."""
 
 
 class GenerationEngine:
     """Continuous generation over one model and one paged KV cache."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of an engine, by keyword
         self,
         *,
         tokenizer: Tokenizer,
-        runner: ModelRunner,
-        cache: KvCache,
-        pool: BlockPool,
+        conversation: Conversation,
+        runner: Runner,
+        blocks: BlockManager,
         limits: Limits,
         eos_ids: frozenset[int],
         symbols: Mapping[str, int],
+        speculation: Speculation | None = None,
+        drawer: Drawer | None = None,
     ) -> None:
-        """Put the parts together; `load` makes them."""
+        """Put the parts together; `load` makes them.
+
+        Args:
+            tokenizer: Reads prompts.
+            conversation: The model's ways of calling tools and of reasoning.
+            runner: Computes the model, over the memory of the blocks.
+            blocks: The KV blocks; all are free.
+            limits: What can be asked for.
+            eos_ids: The tokens that end a sequence.
+            symbols: What the model is, in the record's symbols.
+            speculation: Makes drafts; None draws one token a step.
+            drawer: The runner's own way to draw tokens, if it has one.
+        """
         self._tokenizer = tokenizer
+        self._conversation = conversation
         self._runner = runner
-        self._cache = cache
-        self._pool = pool
+        self._blocks = blocks
         self._limits = limits
-        self._eos_ids = eos_ids
         self._symbols = symbols
+        self._speculation = speculation
+        self._drawer = drawer
+        self._writer = OutputWriter(tokenizer.vocabulary, eos_ids)
 
     @property
     def symbols(self) -> Mapping[str, int]:
@@ -60,28 +80,52 @@ class GenerationEngine:
     @property
     def free_blocks(self) -> int:
         """KV blocks that no slot holds."""
-        return self._pool.free
+        return self._blocks.free
 
-    def plan(self, item: GenerationItem, namespace: str) -> Plan[Prepared]:
-        """Tokenize an item and check it against the model.
+    def tallies(self) -> Mapping[str, int]:
+        """Return what was counted since the start; only ever grows."""
+        blocks, speculation = self._blocks, self._speculation
+        return {
+            "prefix_cache_queries": blocks.queried_tokens,
+            "prefix_cache_hits": blocks.hit_tokens,
+            "draft_tokens": speculation.draft_tokens if speculation else 0,
+            "accepted_draft_tokens": speculation.accepted_tokens if speculation else 0,
+        }
+
+    def plan(self, item: Item, namespace: str) -> Plan[Prepared]:
+        """Tokenize an item and check it against the model; answer it when that is all.
 
         Raises:
             InvalidRequest: The prompt or a setting is none the model can use.
             ContextLengthExceeded: It does not fit into the context; says both numbers.
         """
-        token_ids = self._tokenizer.encode(item.prompt)
+        if not isinstance(item, GenerationItem):
+            tokens = self._tokenizer.tokens(item, self._limits.context_tokens)
+            return Plan(shape={}, prepared=_ANSWERED, answer=Immediate(outputs=(tokens,)))
+        return self._plan(item, namespace)
+
+    def _plan(self, item: GenerationItem, namespace: str) -> Plan[Prepared]:
+        adapter = self._limits.adapter(item.adapter)
+        matcher = self._conversation.matcher(item)
+        token_ids = self._tokenizer.encode(self._conversation.prompt(item))
         max_output_tokens = self._limits.output_tokens(item, len(token_ids))
         self._limits.check_sampling(item.sampling)
+        names = self._blocks.names(namespace, item.adapter, token_ids)
+        reusable = len(token_ids) - 1 if item.prompt_logprobs is None else 0
         return Plan(
             shape={
                 "prompt_tokens": len(token_ids),
                 "max_output_tokens": max_output_tokens,
-                "cached_tokens": 0,
+                "cached_tokens": self._blocks.cached_tokens(names, reusable),
             },
             prepared=Prepared(
-                item=item, token_ids=tuple(token_ids), max_output_tokens=max_output_tokens
+                item=item,
+                token_ids=tuple(token_ids),
+                max_output_tokens=max_output_tokens,
+                names=names,
+                adapter=adapter,
+                matcher=matcher,
             ),
-            key=_NO_ADAPTER,
         )
 
     def start(self, plan: Plan[Prepared]) -> Slot:
@@ -90,9 +134,12 @@ class GenerationEngine:
         return Slot(
             prepared=prepared,
             token_ids=list(prepared.token_ids),
-            table=BlockTable(self._pool, self._cache.block_tokens),
-            sampler=SamplerState(prepared.item.sampling, prepared.token_ids),
+            prompt_tokens=len(prepared.token_ids),
+            table=self._blocks.table(),
+            sampler=SamplerState(prepared.item.sampling, prepared.token_ids, prepared.matcher),
             text=TextStream(prepared.item.stop),
+            reader=self._conversation.reader(prepared.item),
+            names=None if prepared.names is None else prepared.names.copy(),
         )
 
     def step(self, quanta: Sequence[Quantum[Slot]]) -> list[Progress[TextDelta]]:
@@ -101,20 +148,22 @@ class GenerationEngine:
         Raises:
             BlocksExhausted: The slots need more blocks than there are; none advanced.
         """
-        spans = self._spans(quanta)
-        logits = self._runner.forward(spans)
-        drawing = [quantum.slot for quantum, span in zip(quanta, spans, strict=True) if span.logits]
-        drawn = iter(sample(logits, [_draw(slot) for slot in drawing]))
+        portions = self._blocks.portions(quanta)
+        if self._speculation is not None:
+            self._speculation.propose(portions)
+        logits = self._runner.forward([span(portion) for portion in portions])
+        logits, scores = split(portions, logits)
+        drawn = draw(portions, logits, self._drawer)
         # Nothing below fails: up to here no slot has changed, from here on all of them do.
         return [
-            self._advance(quantum.slot, len(span.token_ids), next(drawn) if span.logits else None)
-            for quantum, span in zip(quanta, spans, strict=True)
+            self._advance(portion, scored, tokens)
+            for portion, scored, tokens in zip(portions, scores, drawn, strict=True)
         ]
 
     def preempt(self, slot: Slot) -> int:
         """Give the slot's blocks back and return how many tokens it has to compute again."""
-        lost, slot.computed = slot.computed, 0
-        slot.table.clear()
+        lost = slot.told
+        slot.rewind()
         return lost
 
     def release(self, slot: Slot) -> None:
@@ -130,7 +179,7 @@ class GenerationEngine:
             InvalidRequest: The model can't do it.
             EngineFailed: The model computed NaN.
         """
-        plan = self.plan(item_of_fixture(given), "")
+        plan = self._plan(item_of_fixture(given), "")
         slot = self.start(plan)
         text = ""
         try:
@@ -149,82 +198,37 @@ class GenerationEngine:
             "text": text,
         }
 
-    def _spans(self, quanta: Sequence[Quantum[Slot]]) -> list[Span]:
-        """Reserve blocks for every quantum and describe what it computes."""
-        fresh: list[int] = []
-        spans: list[Span] = []
-        for quantum in quanta:
-            slot = quantum.slot
-            end = slot.computed + slot.due(quantum.units)
-            fresh += slot.table.reserve(end)
-            spans.append(
-                Span(
-                    token_ids=slot.token_ids[slot.computed : end],
-                    start=slot.computed,
-                    blocks=slot.table.blocks,
-                    logits=int(end == len(slot.token_ids)),
-                )
-            )
-        self._cache.clear(fresh)
-        return spans
-
-    def _advance(self, slot: Slot, units: int, drawn: Drawn | None) -> Progress[TextDelta]:
-        slot.computed += units
-        if drawn is None:
-            return Progress(units=units)
-        if drawn.token_id is None:
+    def _advance(
+        self, portion: Portion, scores: Sequence[Drawn], drawn: Sequence[Drawn]
+    ) -> Progress[TextDelta]:
+        slot = portion.slot
+        if self._speculation is not None:
+            drawn = self._speculation.accept(portion, drawn)
+        slot.computed = portion.end
+        if any(each.token_id is None for each in (*scores, *drawn)):
             slot.status = Status.FINISHED
-            return Progress(units=units, error=EngineFailed("the model's logits are not finite"))
-        phase = "decode" if slot.status is Status.PREFILL else None
-        slot.status = Status.DECODE
-        delta = self._delta(slot, drawn, drawn.token_id)
-        work = _work(slot) if delta.finish_reason is not None else None
-        return Progress(outputs=(delta,), units=units, phase=phase, finished=work)
-
-    def _delta(self, slot: Slot, drawn: Drawn, token_id: int) -> TextDelta:
-        """Append a token to a slot and return what the caller sees of it."""
-        slot.token_ids.append(token_id)
-        slot.sampler.remember(token_id)
-        vocabulary = self._tokenizer.vocabulary
-        text = slot.text.push(vocabulary.raw(token_id))
-        reason = self._finish_reason(slot, token_id)
-        if reason is not None:
-            text += slot.text.finish()
-            slot.status = Status.FINISHED
-        wanted = slot.prepared.item.logprobs is not None
-        return TextDelta(
-            text=text,
-            token_ids=(token_id,),
-            logprobs=(_chosen(drawn, token_id, vocabulary),) if wanted else (),
-            finish_reason=reason,
-            usage=_usage(slot) if reason is not None else None,
+            slot.table.forget()
+            units, skipped = slot.tell()
+            error = EngineFailed("the model's logits are not finite")
+            return Progress(units=units, skipped=skipped, error=error)
+        outputs: list[TextDelta] = []
+        if slot.returned < slot.prompt_tokens and slot.prepared.returns_prompt:
+            outputs += self._writer.prompt(portion, scores)
+        phase, work = None, None
+        if drawn:
+            if slot.status is Status.PREFILL:
+                slot.status, phase = Status.DECODE, "decode"
+                self._blocks.begun(slot)
+            outputs.append(self._writer.generated(slot, drawn))
+            slot.computed = max(slot.computed, len(slot.token_ids) - 1)
+            work = _work(slot) if slot.status is Status.FINISHED else None
+        self._blocks.computed(slot)
+        units, skipped = slot.tell()
+        return Progress(
+            outputs=tuple(outputs), units=units, skipped=skipped, phase=phase, finished=work
         )
-
-    def _finish_reason(self, slot: Slot, token_id: int) -> FinishReason | None:
-        ended = token_id in self._eos_ids and not slot.prepared.item.ignore_eos
-        if ended or slot.text.stopped:
-            return "stop"
-        return "length" if slot.output_tokens >= slot.prepared.max_output_tokens else None
-
-
-def _draw(slot: Slot) -> Draw:
-    return Draw(
-        state=slot.sampler, position=slot.output_tokens, logprobs=slot.prepared.item.logprobs
-    )
-
-
-def _usage(slot: Slot) -> TokenUsage:
-    return TokenUsage(prompt_tokens=slot.prompt_tokens, completion_tokens=slot.output_tokens)
 
 
 def _work(slot: Slot) -> Work:
-    return Work(input_tokens=slot.prompt_tokens, output_tokens=slot.output_tokens)
-
-
-def _chosen(drawn: Drawn, token_id: int, vocabulary: Vocabulary) -> ChosenToken:
-    def entry(entry_id: int, logprob: float) -> TokenLogprob:
-        return TokenLogprob(vocabulary.text(entry_id), entry_id, logprob, vocabulary.raw(entry_id))
-
-    return ChosenToken(
-        chosen=entry(token_id, drawn.logprob), top=tuple(entry(*pair) for pair in drawn.top)
-    )
+    uncached = max(1, slot.prompt_tokens - slot.cached_tokens)
+    return Work(input_tokens=uncached, output_tokens=slot.output_tokens)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from headpond.errors import ContextLengthExceeded, InvalidRequest
 from headpond_workloads.generation.items import GenerationItem, Sampling
@@ -16,10 +17,24 @@ class Limits:
         context_tokens: The most tokens of prompt and output together; the smaller of the
             model's context and what the KV memory holds.
         vocab_tokens: Token IDs are below this.
+        adapters: The LoRA adapters, number by name.
     """
 
     context_tokens: int
     vocab_tokens: int
+    adapters: Mapping[str, int] = field(default_factory=dict)
+
+    def adapter(self, name: str | None) -> int | None:
+        """Return the number of an adapter.
+
+        Raises:
+            InvalidRequest: There is none of this name.
+        """
+        if name is None:
+            return None
+        if name not in self.adapters:
+            raise InvalidRequest(f"this model has no adapter {name!r}", param="adapter")
+        return self.adapters[name]
 
     def output_tokens(self, item: GenerationItem, prompt_tokens: int) -> int:
         """Return the most tokens an item may generate.
@@ -27,11 +42,12 @@ class Limits:
         Raises:
             ContextLengthExceeded: The prompt, or the prompt and the output that was asked
                 for, are longer than the context.
-            InvalidRequest: It asks for less than one token.
+            InvalidRequest: It asks for less than one token, and not for its prompt either.
         """
         room = self.context_tokens - prompt_tokens
         limit = f"This model's maximum context length is {self.context_tokens} tokens."
-        if room < 1:
+        least = 0 if item.echo or item.prompt_logprobs is not None else 1
+        if room < (least if item.max_output_tokens == 0 else 1):
             raise ContextLengthExceeded(
                 f"{limit} However, your prompt has {prompt_tokens} tokens, which leaves none to "
                 "generate. Please reduce the length of the prompt.",
@@ -40,9 +56,9 @@ class Limits:
         asked = item.max_output_tokens
         if asked is None:
             return room
-        if asked < 1:
+        if asked < least:
             raise InvalidRequest(
-                f"{asked} output tokens are too few; ask for at least 1",
+                f"{asked} output tokens are too few; ask for at least {least}",
                 param=item.max_tokens_param,
             )
         if asked > room:

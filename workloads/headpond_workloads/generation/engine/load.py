@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings
 from headpond.errors import BundleError
+from headpond_workloads.generation.engine.adapters import load_adapters
+from headpond_workloads.generation.engine.assembly import assemble
+from headpond_workloads.generation.engine.block_manager import BlockManager
 from headpond_workloads.generation.engine.blocks import BlockPool
+from headpond_workloads.generation.engine.conversation import Conversation
+from headpond_workloads.generation.engine.drafting import Target, load_drafting
 from headpond_workloads.generation.engine.engine import GenerationEngine
-from headpond_workloads.generation.engine.kv_cache import KvCache, KvShape
+from headpond_workloads.generation.engine.forward import CacheMemory
+from headpond_workloads.generation.engine.grammar import Grammars
+from headpond_workloads.generation.engine.kv_cache import KvShape
 from headpond_workloads.generation.engine.limits import Limits
-from headpond_workloads.generation.engine.probe import check_attention
-from headpond_workloads.generation.engine.runner import ModelRunner
+from headpond_workloads.generation.engine.native.memory import give_back_freed
+from headpond_workloads.generation.engine.options import Options, options_of
+from headpond_workloads.generation.engine.prefix import ABSOLUTE_POSITIONS, PrefixCache
+from headpond_workloads.generation.engine.probe import plain_logits
 from headpond_workloads.generation.engine.tokenizer import Tokenizer
-from headpond_workloads.generation.engine.weights import load_model, load_tokenizer, model_folder
+from headpond_workloads.generation.engine.weights import (
+    load_model,
+    load_tokenizer,
+    model_folder,
+    weight_bytes,
+)
 from headpond_workloads.generation.record import record
 
 BLOCK_TOKENS = 16
@@ -37,23 +51,64 @@ def load(bundle: Bundle, settings: EngineSettings) -> GenerationEngine:
     with model_folder(bundle) as folder:
         model = load_model(folder, bundle, device)
         backend = load_tokenizer(folder)
-    check_attention(model)
+    engine = _engine(bundle, settings, model, backend)
+    del model  # the native forward has its own copy of the weights
+    give_back_freed()
+    return engine
+
+
+def _engine(
+    bundle: Bundle,
+    settings: EngineSettings,
+    model: PreTrainedModel,
+    backend: PreTrainedTokenizerFast,
+) -> GenerationEngine:
+    options = options_of(bundle.manifest)
+    plain = plain_logits(model)
     shape = KvShape.of(model, bundle.manifest.model.get("block_tokens", BLOCK_TOKENS))
-    symbols = _symbols(model, shape)
-    tokenizer = Tokenizer(
-        backend, vocab_tokens=symbols["vocab_tokens"], chat_template=_chat_template(bundle)
-    )
+    symbols = _symbols(model, shape, options)
+    vocab_tokens = symbols["vocab_tokens"]
+    tokenizer = Tokenizer(backend, vocab_tokens=vocab_tokens, chat_template=_chat_template(bundle))
+    eos_ids = _eos_ids(model, tokenizer, bundle)
     blocks = _blocks(shape, settings)
-    cache = KvCache(shape, blocks, device)
+    forward = assemble(
+        model,
+        shape,
+        blocks,
+        plain=plain,
+        options=options,
+        threads=settings.threads,
+        adapters=load_adapters(bundle, options.adapters),
+    )
+    target = Target(
+        bundle=bundle,
+        vocabulary=backend.get_vocab(),
+        vocab_tokens=vocab_tokens,
+        blocks=blocks,
+        block_tokens=shape.block_tokens,
+    )
+    drafting = load_drafting(target, options, settings)
+    grammars = Grammars(backend, vocab_tokens, eos_ids)
     return GenerationEngine(
         tokenizer=tokenizer,
-        runner=ModelRunner(model, cache),
-        cache=cache,
-        pool=BlockPool(blocks),
-        limits=_limits(symbols, bundle, settings),
-        eos_ids=_eos_ids(model, tokenizer, bundle),
+        conversation=Conversation.of(bundle.manifest, grammars),
+        runner=forward.runner,
+        blocks=_manager(bundle, options, blocks, (forward.cache, *drafting.caches)),
+        speculation=drafting.speculation,
+        drawer=forward.drawer,
+        limits=_limits(symbols, bundle, settings, options),
+        eos_ids=eos_ids,
         symbols=symbols,
     )
+
+
+def _manager(
+    bundle: Bundle, options: Options, blocks: int, caches: Sequence[CacheMemory]
+) -> BlockManager:
+    pool = BlockPool(blocks)
+    scope = (bundle.manifest.digest, ABSOLUTE_POSITIONS)
+    prefix = PrefixCache(pool, caches[0].block_tokens, scope) if options.prefix_cache else None
+    return BlockManager(pool, caches, prefix)
 
 
 def _device(settings: EngineSettings) -> torch.device:
@@ -65,17 +120,16 @@ def _device(settings: EngineSettings) -> torch.device:
     return device
 
 
-def _symbols(model: PreTrainedModel, shape: KvShape) -> Mapping[str, int]:
+def _symbols(model: PreTrainedModel, shape: KvShape, options: Options) -> Mapping[str, int]:
     """Return what the model really is, in the record's symbols."""
     config: PretrainedConfig = model.config.get_text_config()
-    parameters = {parameter.data_ptr(): parameter for parameter in model.parameters()}
     return {
         "layers": shape.layers,
         "kv_heads": shape.kv_heads,
         "head_dim": shape.head_dim,
         "context_tokens": config.max_position_embeddings,
         "vocab_tokens": config.vocab_size,
-        "weight_bytes": sum(each.numel() * each.element_size() for each in parameters.values()),
+        "weight_bytes": weight_bytes(model, options.quantization),
         "block_tokens": shape.block_tokens,
     }
 
@@ -90,7 +144,9 @@ def _blocks(shape: KvShape, settings: EngineSettings) -> int:
     return blocks
 
 
-def _limits(symbols: Mapping[str, int], bundle: Bundle, settings: EngineSettings) -> Limits:
+def _limits(
+    symbols: Mapping[str, int], bundle: Bundle, settings: EngineSettings, options: Options
+) -> Limits:
     """Bound the context by the model, by the bundle, and by the memory of one request."""
     state = record.bind(symbols, bundle.manifest.execution.dtype)
     block = symbols["block_tokens"]
@@ -100,6 +156,7 @@ def _limits(symbols: Mapping[str, int], bundle: Bundle, settings: EngineSettings
     return Limits(
         context_tokens=min(context, symbols["context_tokens"], held),
         vocab_tokens=symbols["vocab_tokens"],
+        adapters={name: number for number, name in enumerate(options.adapters)},
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
@@ -12,36 +11,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headpond_workloads.generation.engine.attention import QUERY_ROWS, REACH, PagedStep, Part, reach
+from headpond_workloads.generation.engine.forward import Span
 from headpond_workloads.generation.engine.kv_cache import KvCache
 
 Row = TypeVar("Row")
 
 _DECODE, _CHUNK = 0, 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
-    """The tokens that one sequence computes in a step.
-
-    Attributes:
-        token_ids: The tokens, at least one.
-        start: The position of the first.
-        blocks: The sequence's block table; it reaches past the last token.
-        logits: How many of the last tokens' logits are wanted: 1 to draw the next token,
-            more to check drafts or to tell how likely the prompt is.
-        adapter: The LoRA adapter by number, or None.
-    """
-
-    token_ids: Sequence[int]
-    start: int
-    blocks: Sequence[int]
-    logits: int = 0
-    adapter: int | None = None
-
-    @property
-    def end(self) -> int:
-        """The position after the last token."""
-        return self.start + len(self.token_ids)
 
 
 class ModelRunner:

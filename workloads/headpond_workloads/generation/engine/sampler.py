@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from secrets import randbits
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headpond_workloads.generation.engine.grammar import Matcher
 from headpond_workloads.generation.items import Sampling
 
 GREEDY_BELOW = 1e-5
@@ -26,19 +27,43 @@ _SEED_MASK = (1 << 64) - 1
 class SamplerState:
     """What the sampler remembers of one sequence."""
 
-    __slots__ = ("_counts", "_prompt", "_seed", "sampling")
+    __slots__ = ("_counts", "_matcher", "_prompt", "_seed", "sampling")
 
-    def __init__(self, sampling: Sampling, prompt_ids: Sequence[int]) -> None:
-        """Keep the settings, and the tokens only where a penalty needs them."""
+    def __init__(
+        self, sampling: Sampling, prompt_ids: Sequence[int], matcher: Matcher | None = None
+    ) -> None:
+        """Keep the settings, and the tokens only where a penalty needs them.
+
+        Args:
+            sampling: How tokens are chosen.
+            prompt_ids: What the sequence began with.
+            matcher: What its output must be, or None.
+        """
         self.sampling = sampling
+        self._matcher = matcher
         self._seed = (randbits(64) if sampling.seed is None else sampling.seed) & _SEED_MASK
         self._prompt = frozenset(prompt_ids) if sampling.repetition_penalty != 1.0 else frozenset()
         self._counts: Counter[int] | None = Counter() if _penalized(sampling) else None
+
+    @property
+    def speculates(self) -> bool:
+        """Whether rows after drafts can be drawn from before the drafts are accepted.
+
+        Not where the tokens before change how the next one is drawn.
+        """
+        return self._counts is None and self._matcher is None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the output is all that it may be."""
+        return self._matcher is not None and self._matcher.complete
 
     def remember(self, token_id: int) -> None:
         """Count a generated token."""
         if self._counts is not None:
             self._counts[token_id] += 1
+        if self._matcher is not None:
+            self._matcher.accept(token_id)
 
     def uniform(self, position: int) -> float:
         """Return this sequence's random number in [0, 1) for one position of its output.
@@ -48,8 +73,16 @@ class SamplerState:
         """
         return float(np.random.Generator(np.random.Philox(self._seed, counter=position)).random())
 
-    def adjust(self, logits: Tensor) -> None:
-        """Apply bias and penalties to one row of logits, in place."""
+    def adjust(self, logits: Tensor) -> bool:
+        """Apply bias, penalties and the grammar to one row of logits, in place.
+
+        Returns:
+            Whether any token is left.
+        """
+        self._adjust(logits)
+        return self._matcher is None or self._matcher.mask(logits)
+
+    def _adjust(self, logits: Tensor) -> None:
         sampling = self.sampling
         if sampling.logit_bias:
             _add(logits, list(sampling.logit_bias), list(sampling.logit_bias.values()))
@@ -86,7 +119,7 @@ class Drawn:
     """The next token of one sequence; log-probabilities where they were asked for.
 
     Attributes:
-        token_id: The token, or None where the logits are not finite.
+        token_id: The token, or None where the logits are not finite, or none is allowed.
         logprob: Of the token, before bias, penalties, temperature and filters.
         top: The likeliest tokens with theirs, most likely first.
     """
@@ -96,29 +129,38 @@ class Drawn:
     top: tuple[tuple[int, float], ...] = ()
 
 
+Drawer = Callable[[Tensor, Sequence[Sampling], Sequence[float]], Sequence[int]]
+"""Draws a token for each row of logits, at its temperature and through its filters, at its
+random number in [0, 1)."""
+
+
 @torch.inference_mode()
-def sample(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
+def sample(logits: Tensor, draws: Sequence[Draw], drawer: Drawer | None = None) -> list[Drawn]:
     """Choose one token per row.
 
     Args:
         logits: Float32, of shape [len(draws), vocabulary]; overwritten.
         draws: What is asked for, row by row.
+        drawer: Draws where the temperature is not 0; `draw_rows` when None.
     """
     finite = logits.amax(dim=-1).isfinite().tolist()  # NaN wins amax, so one pass finds it
     wanted = [row for row, draw in enumerate(draws) if draw.logprobs is not None]
     normalized = logits[wanted].log_softmax(dim=-1) if wanted else logits[:0]
     for row, draw in enumerate(draws):
-        draw.state.adjust(logits[row])
+        finite[row] &= draw.state.adjust(logits[row])
     token_ids: list[int] = logits.argmax(dim=-1).tolist()
     drawn = [
         row
         for row, draw in enumerate(draws)
         if finite[row] and draw.state.sampling.temperature >= GREEDY_BELOW
     ]
-    for row, token_id in zip(
-        drawn, _draw(logits[drawn], [draws[row] for row in drawn]), strict=True
-    ):
-        token_ids[row] = token_id
+    if drawn:
+        samplings = [draws[row].state.sampling for row in drawn]
+        uniforms = [draws[row].state.uniform(draws[row].position) for row in drawn]
+        chosen = logits if len(drawn) == len(draws) else logits[drawn]
+        picked = (drawer or draw_rows)(chosen, samplings, uniforms)
+        for row, token_id in zip(drawn, picked, strict=True):
+            token_ids[row] = token_id
     result = [
         Drawn(token_id=token_id if ok else None)
         for token_id, ok in zip(token_ids, finite, strict=True)
@@ -160,21 +202,25 @@ def _kept(values: Tensor, probabilities: Tensor, sampling: Sampling) -> int:
     return max(1, int(mask.sum()))
 
 
-def _draw(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-    """Invert each row's cumulative distribution at its sequence's random number."""
-    if not draws:
-        return []
-    temperatures = [draw.state.sampling.temperature for draw in draws]
+def draw_rows(
+    logits: Tensor, samplings: Sequence[Sampling], uniforms: Sequence[float]
+) -> list[int]:
+    """Invert each row's cumulative distribution at its random number, on any device.
+
+    The distribution is that of the tokens that the filters leave, in the order of their IDs.
+    """
+    temperatures = [sampling.temperature for sampling in samplings]
     scaled = logits / torch.tensor(temperatures, device=logits.device).unsqueeze(1)
-    uniforms = [draw.state.uniform(draw.position) for draw in draws]
-    plain = [row for row, draw in enumerate(draws) if not _filtered(draw.state.sampling)]
-    token_ids = [0] * len(draws)
+    plain = [row for row, sampling in enumerate(samplings) if not _filtered(sampling)]
+    token_ids = [0] * len(samplings)
     if plain:
         picked = _invert(scaled[plain].softmax(dim=-1), [uniforms[row] for row in plain])
         for row, token_id in zip(plain, picked, strict=True):
             token_ids[row] = token_id
-    for row in sorted(set(range(len(draws))) - set(plain)):
-        kept_ids, probabilities = candidates(scaled[row], draws[row].state.sampling)
+    for row in sorted(set(range(len(samplings))) - set(plain)):
+        kept_ids, probabilities = candidates(scaled[row], samplings[row])
+        kept_ids, order = kept_ids.sort()
+        probabilities = probabilities[order]
         (picked_at,) = _invert(probabilities.unsqueeze(0), [uniforms[row]])
         token_ids[row] = int(kept_ids[picked_at])
     return token_ids

@@ -96,6 +96,30 @@ def load_model(folder: Path, bundle: Bundle, device: torch.device) -> PreTrained
     return model
 
 
+_WEIGHT_BITS = {"int8": 8, "int4": 6}
+"""Bits of a weight in layers, scales included: int4 has two of 16 bits for 32 weights."""
+
+
+def weight_bytes(model: PreTrainedModel, quantization: str | None) -> int:
+    """Return the bytes of a model's weights; those of linear layers as they are quantized."""
+    parameters = {parameter.data_ptr(): parameter for parameter in model.parameters()}
+    if quantization is None:
+        return sum(each.numel() * each.element_size() for each in parameters.values())
+    head = model.get_submodule("lm_head").get_parameter("weight")
+    linears = [
+        each.weight
+        for each in model.modules()
+        if isinstance(each, nn.Linear) and each.weight is not head
+    ]
+    kept = sum(
+        each.numel() * each.element_size()
+        for pointer, each in parameters.items()
+        if pointer not in {linear.data_ptr() for linear in linears}
+    )
+    packed = sum(linear.numel() for linear in linears) * _WEIGHT_BITS[quantization] // 8
+    return kept + packed + head.numel()
+
+
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """Load the tokenizer.
 

@@ -1,0 +1,117 @@
+"""The forecast: when work on a call will probably begin, and so whether to take it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, islice
+
+from headpond.admission.drain import DrainRate, retry_after_s
+from headpond.admission.queue import FairQueue
+from headpond.call import Priority
+from headpond.errors import Overloaded
+from headpond.scheduling.pace import Pace
+from headpond.scheduling.residency import Residency
+from headpond.scheduling.sequence import Item, LiveCall
+
+
+class Forecast:
+    """Expects a call to wait for a slot, or for the first phases before its own.
+
+    - With all slots taken, the next one is free when the item that lacks least is done;
+      until it is a call's turn, what waits before it (by its fair share) has to drain.
+    - With slots free, first phases that are shorter than its own go first, and of longer
+      ones as much as its own.
+
+    Items seldom come to the most that they were admitted with. How much of it they come to
+    on the whole is measured.
+
+    Attributes:
+        drain: Weighed work that ends per busy second, as admitted.
+        blocked: Whether something waits that found no room; set by the scheduler.
+    """
+
+    def __init__(
+        self, drain: DrainRate, queue: FairQueue[Item], residency: Residency, pace: Pace
+    ) -> None:
+        """Start with nothing measured, and look at the scheduler's own parts."""
+        self.drain = drain
+        self.blocked = False
+        self._done = DrainRate()
+        self._queue = queue
+        self._residency = residency
+        self._pace = pace
+
+    def record(self, done: float, spared: float, busy_s: float) -> None:
+        """Take in a stretch of busy time.
+
+        Args:
+            done: Weighed work that was done in it.
+            spared: What items that ended in it did not come to.
+            busy_s: How long it was.
+        """
+        self.drain.record(done + spared, busy_s)
+        self._done.record(done, busy_s)
+
+    def check(
+        self, call: LiveCall, items: Sequence[Item], now_s: float, longest_s: float | None
+    ) -> None:
+        """Refuse a call that would wait too long.
+
+        Args:
+            call: What is offered.
+            items: Those of its items that need the engine.
+            now_s: When.
+            longest_s: The most it may wait, unless it is batch work.
+
+        Raises:
+            Overloaded: Its work would begin after its deadline, or later than `longest_s`.
+        """
+        wait_s = self.wait_s(call, items)
+        left_s = call.deadline_at_s - now_s
+        if wait_s > left_s:
+            raise Overloaded(
+                f"the wait is about {wait_s:.1f} s, and the deadline {left_s:.1f} s",
+                retry_after_s=retry_after_s(wait_s - left_s),
+            )
+        if longest_s is None or call.call.priority is Priority.BATCH:
+            return
+        if wait_s > longest_s:
+            raise Overloaded(
+                f"the wait is about {wait_s:.1f} s; at most {longest_s:.1f} s are accepted",
+                retry_after_s=retry_after_s(wait_s - longest_s),
+            )
+
+    def wait_s(self, call: LiveCall, items: Sequence[Item]) -> float:
+        """Return the seconds until work on the first of `items` begins; 0 where unknown."""
+        waiting = len(self._queue)
+        free = 0 if self.blocked else self._residency.free_slots
+        least = min(items, key=lambda item: item.first_left)
+        first_s = self._first_phases_s(least, min(waiting, free))
+        if waiting < free:
+            return first_s
+        ahead = self._queue.ahead(call.call.tenant, call.call.priority)
+        if waiting:
+            ahead *= (waiting - free) / waiting
+        slot_s = self._next_slot_s(least, free) + (self.drain.wait_s(ahead) or 0.0)
+        return max(slot_s, first_s)
+
+    def _first_phases_s(self, item: Item, starting: int) -> float:
+        """Return what first phases take that are dealt before the item's own."""
+        if not item.first_left:
+            return 0.0
+        own = item.first_need
+        before = chain(self._residency.roster, islice(self._queue, starting))
+        units = sum(min(each.first_need, own) for each in before if each.first_left)
+        return (self._pace.first_phases_s(units) or 0.0) if units else 0.0
+
+    def _next_slot_s(self, item: Item, free: int) -> float:
+        """Return when the first of the running items, and those that start now, is done."""
+        done_s, drained_s = self._done.per_s, self.drain.per_s
+        if done_s is None or drained_s is None:
+            return 0.0
+        part = done_s / drained_s
+        running = [(each.weight, each.meter.counted) for each in self._residency.roster]
+        if free:
+            running.append((item.weight, 0.0))
+        least = min((max(part * most - done, 0.0) for most, done in running), default=0.0)
+        return least * (len(running) + max(free - 1, 0)) / done_s

@@ -1,0 +1,214 @@
+"""Refusing early what would wait too long: a slope, not a cliff."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from headpond.call import Call, Output, Priority
+from headpond.errors import Overloaded
+from headpond.testing.clock import FakeClock
+from headpond.testing.simulated import SimulatedEngine, SimulatedItem
+from headpond.testing.simulation import SimulatedCall, SimulatedLoop, simulated_record
+
+STEP_S = 0.01
+
+
+class Bench:
+    """Four slots; an item of 10 outputs takes a tenth of a second."""
+
+    def __init__(
+        self, *, wait_s: float | None = None, max_wait_s: float | None = None, unit_s: float = 0.0
+    ) -> None:
+        self.clock = FakeClock()
+        self.loop = SimulatedLoop(
+            simulated_record(queue_limit=1_000_000, step_budget=64, wait_s=wait_s),
+            SimulatedEngine(self.clock, step_s=STEP_S, unit_s=unit_s, granule=4),
+            self.clock,
+            symbols={"most_units": 10_000},
+            max_slots=4,
+            max_wait_s=max_wait_s,
+        )
+
+    def submit(
+        self,
+        *,
+        prompt: int = 1,
+        outputs: int = 10,
+        most: int | None = None,
+        tenant: str = "a",
+        priority: Priority = Priority.NORMAL,
+        deadline_s: float = 1e6,
+    ) -> SimulatedCall:
+        item = SimulatedItem(name="x", prompt=prompt, outputs=outputs, most_outputs=most)
+        return self.loop.submit(
+            Call(
+                request_id="x",
+                tenant=tenant,
+                workload="simulated",
+                model="simulated",
+                items=(item,),
+                priority=priority,
+                deadline_s=deadline_s,
+                stream=True,
+            )
+        )
+
+    def warm(self, rounds: int = 10, *, most: int | None = None) -> None:
+        for _ in range(rounds):
+            for _ in range(4):
+                self.submit(most=most)
+            self.loop.run()
+
+    def fill(self) -> Iterator[SimulatedCall]:
+        """Submit until refused."""
+        while True:
+            try:
+                yield self.submit()
+            except Overloaded:
+                return
+
+
+def waited_s(served: SimulatedCall) -> float:
+    first = served.reports[0].first_output_s
+    assert first is not None
+    return first
+
+
+def test_a_call_that_would_begin_too_late_is_refused_and_the_one_before_is_not() -> None:
+    bench = Bench(wait_s=0.25)
+    bench.warm()
+    taken = list(bench.fill())
+    bench.loop.run()
+    # Two rounds of four run and end while the third waits; the fourth would begin after 0.3 s.
+    assert 11 <= len(taken) <= 13
+    assert max(waited_s(each) for each in taken) <= 0.25 + 0.1 + STEP_S
+
+
+def test_nothing_is_refused_where_no_bound_is_declared() -> None:
+    bench = Bench()
+    bench.warm()
+    for _ in range(100):
+        bench.submit()
+    bench.loop.run()
+
+
+def test_free_slots_mean_no_wait() -> None:
+    bench = Bench(wait_s=0.05)
+    bench.warm()
+    taken = list(bench.fill())
+    assert len(taken) == 4
+    bench.loop.turn()
+    assert all(any(isinstance(event, Output) for event in each.events) for each in taken)
+
+
+@pytest.mark.parametrize(("wait_s", "max_wait_s"), [(9.0, 0.25), (0.25, 9.0), (None, 0.25)])
+def test_a_deployment_tightens_the_records_bound(
+    wait_s: float | None, max_wait_s: float | None
+) -> None:
+    bench = Bench(wait_s=wait_s, max_wait_s=max_wait_s)
+    bench.warm()
+    assert 11 <= len(list(bench.fill())) <= 13
+
+
+def test_batch_work_may_wait_but_not_beyond_its_deadline() -> None:
+    bench = Bench(wait_s=0.25)
+    bench.warm()
+    list(bench.fill())
+    for _ in range(10):
+        bench.submit(priority=Priority.BATCH)
+    with pytest.raises(Overloaded, match="deadline"):
+        bench.submit(priority=Priority.BATCH, deadline_s=0.05)
+
+
+def test_retry_after_says_when_the_same_call_is_taken() -> None:
+    bench = Bench(wait_s=1.0)
+    bench.warm()
+    for _ in range(160):
+        bench.submit(priority=Priority.BATCH)  # four seconds of work
+    bench.loop.turn()
+    list(bench.fill())
+    for _ in range(40):
+        bench.submit(priority=Priority.BATCH)
+    with pytest.raises(Overloaded, match=r"at most 1\.0 s are accepted") as refused:
+        bench.submit()
+    retry_after_s = refused.value.retry_after_s
+    assert retry_after_s is not None
+    until_s = bench.clock() + retry_after_s
+    while bench.clock() < until_s:
+        bench.loop.turn()
+    bench.submit()
+
+
+def test_a_call_is_not_refused_for_the_flood_of_another_tenant() -> None:
+    bench = Bench(wait_s=0.25)
+    bench.warm()
+    list(bench.fill())
+    with pytest.raises(Overloaded):
+        bench.submit()
+    shy = bench.submit(tenant="shy")
+    bench.loop.run()
+    assert waited_s(shy) <= 0.25
+
+
+def test_calls_that_end_long_before_their_maximum_do_not_count_for_it() -> None:
+    bench = Bench(wait_s=0.25)
+    bench.warm(40, most=400)
+    count = 0
+    for _ in range(100):
+        try:
+            bench.submit(most=400)
+        except Overloaded:
+            break
+        count += 1
+    assert 9 <= count <= 14
+
+
+def test_a_crowd_of_first_phases_is_a_wait_even_with_slots_free() -> None:
+    bench = Bench(wait_s=0.5, unit_s=0.001)
+    for _ in range(10):
+        bench.submit(prompt=400, outputs=1)
+        bench.loop.run()
+    bench.submit(prompt=400, outputs=1)
+    bench.submit(prompt=4000, outputs=1)
+    bench.loop.turn()
+    with pytest.raises(Overloaded):
+        bench.submit(prompt=400, outputs=1)
+    bench.submit(prompt=40, outputs=1)  # shorter ones go first
+
+
+def test_overload_is_a_slope() -> None:
+    """What is served in time stays flat, however much more arrives."""
+    served: dict[float, float] = {}
+    for load in (0.8, 1.5, 4.0):
+        bench = Bench(wait_s=0.3, unit_s=0.0001)
+        bench.warm()
+        chance = random.Random(1)  # noqa: S311
+        capacity = 4 / 0.11
+        next_s = bench.clock()
+        end_s = next_s + 20.0
+        taken: list[SimulatedCall] = []
+        refused = 0
+        while bench.clock() < end_s:
+            while next_s <= bench.clock():
+                next_s += chance.expovariate(load * capacity)
+                try:
+                    taken.append(bench.submit(outputs=chance.randint(2, 18), deadline_s=2.0))
+                except Overloaded:
+                    refused += 1
+            if bench.loop.scheduler.calls:
+                bench.loop.turn()
+            else:
+                bench.clock.advance(0.001)
+        bench.loop.run()
+        late = sum(each.reports[0].outcome != "ok" for each in taken)
+        in_time = sum(waited_s(each) <= 0.45 for each in taken if each.error is None)
+        assert late == 0
+        assert refused <= 0.01 * len(taken) or load > 1.0
+        assert in_time >= 0.97 * len(taken)
+        served[load] = in_time / 20.0 / capacity
+    assert served[0.8] == pytest.approx(0.8, abs=0.06)
+    assert served[1.5] >= 0.93
+    assert served[4.0] >= 0.97 * served[1.5]

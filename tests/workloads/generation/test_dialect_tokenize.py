@@ -1,0 +1,109 @@
+"""Tokens of prompts and the text of tokens."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from headpond.call import Done, Failed, Output
+from headpond.dialect import Exchange, Heading, ItemEvent
+from headpond.errors import InvalidRequest
+from headpond.http.errors import invalid_request
+from headpond.units import Work
+from headpond_workloads.generation.dialects import routes
+from headpond_workloads.generation.items import (
+    DetokenizeItem,
+    Message,
+    Prompt,
+    TokenizeItem,
+    Tokens,
+)
+
+TOKENIZE, DETOKENIZE = routes[3], routes[4]
+HEADING = Heading(request_id="r-1", created_s=1, model="chat", fingerprint="m@1+abc")
+FOUND = Tokens(token_ids=(5, 7), pieces=("a", "b"), text="ab", context_tokens=64)
+EVENTS: list[ItemEvent] = [Output(0, FOUND), Done(0, Work())]
+USER = {"role": "user", "content": "hi"}
+
+
+def tokenize(**fields: object) -> Exchange:
+    return TOKENIZE.read(json.dumps({"model": "m", **fields}).encode())
+
+
+def detokenize(**fields: object) -> Exchange:
+    return DETOKENIZE.read(json.dumps({"model": "m", **fields}).encode())
+
+
+def test_a_prompt() -> None:
+    exchange = tokenize(prompt="ab")
+    assert exchange.ask().items == (TokenizeItem(prompt=Prompt(text="ab")),)
+    assert not exchange.ask().stream
+    assert json.loads(exchange.body(HEADING, EVENTS, Work()).model_dump_json()) == {
+        "count": 2,
+        "max_model_len": 64,
+        "tokens": [5, 7],
+        "token_strs": None,
+    }
+
+
+def test_the_pieces_when_asked_for() -> None:
+    exchange = tokenize(prompt="ab", return_token_strs=True, add_special_tokens=False)
+    (item,) = exchange.ask().items
+    assert isinstance(item, TokenizeItem)
+    assert not item.add_special_tokens
+    body = exchange.body(HEADING, EVENTS, Work()).model_dump()
+    assert body["token_strs"] == ["a", "b"]
+
+
+def test_a_conversation() -> None:
+    (item,) = tokenize(messages=[USER], add_generation_prompt=False).ask().items
+    assert isinstance(item, TokenizeItem)
+    assert item.prompt.messages == (Message(role="user", content="hi"),)
+    assert item.prompt.param == "messages"
+    assert (item.add_special_tokens, item.add_generation_prompt) == (False, False)
+
+
+def test_the_text_of_tokens() -> None:
+    exchange = detokenize(tokens=[5, 7])
+    assert exchange.ask().items == (DetokenizeItem(token_ids=(5, 7)),)
+    assert exchange.body(HEADING, EVENTS, Work()).model_dump() == {"prompt": "ab"}
+
+
+def test_no_tokens_have_no_text() -> None:
+    assert detokenize(tokens=[]).ask().items == (DetokenizeItem(token_ids=()),)
+
+
+def test_a_failure_is_passed_on() -> None:
+    with pytest.raises(InvalidRequest, match="outside"):
+        detokenize(tokens=[1]).body(HEADING, [Failed(0, InvalidRequest("outside"))], Work())
+
+
+@pytest.mark.parametrize(
+    ("exchange", "param"),
+    [(tokenize(), "prompt"), (tokenize(prompt="a", messages=[USER]), "messages")],
+)
+def test_exactly_one_of_prompt_and_messages(exchange: Exchange, param: str) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        exchange.ask()
+    assert refusal.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tokens": [1, "2"]}, "tokens.1"),
+        ({"tokens": [-1]}, "tokens.0"),
+        ({"tokens": [True]}, "tokens.0"),
+        ({"tokens": 0}, "tokens"),
+        ({}, "tokens"),
+        ({"tokens": ["x"] * 500_000}, "tokens.0"),
+    ],
+)
+def test_wrong_tokens_are_named(fields: dict[str, object], param: str) -> None:
+    body = json.dumps({"model": "m", **fields}).encode()
+    with pytest.raises(ValidationError) as refusal:
+        DETOKENIZE.read(body)
+    assert refusal.value.error_count() == 1
+    assert invalid_request(refusal.value, body).param == param

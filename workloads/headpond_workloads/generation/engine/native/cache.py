@@ -1,0 +1,44 @@
+"""The paged KV cache in the native decoder's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from headpond_workloads.generation.engine.kv_cache import KvShape
+from headpond_workloads.generation.engine.native.memory import zeros
+from headpond_workloads.generation.engine.native.structures import Cache
+
+PIECE_TOKENS = 16
+
+
+class NativeKvCache:
+    """Keys and values of all layers, in blocks; see `attention.hpp` for the layout."""
+
+    def __init__(self, shape: KvShape, blocks: int) -> None:
+        """Allocate `blocks` blocks.
+
+        Raises:
+            ValueError: A block is no multiple of 16 tokens.
+            MemoryError: There is not enough.
+        """
+        if shape.block_tokens % PIECE_TOKENS:
+            raise ValueError(f"blocks of {shape.block_tokens} tokens are no multiple of 16")
+        self.block_tokens = shape.block_tokens
+        dtype = getattr(torch, shape.dtype)
+        flat = zeros(blocks * shape.block_bytes // dtype.itemsize, dtype)
+        self._blocks = flat.view(shape.layers, blocks, -1)
+        self.structure = Cache(
+            flat.data_ptr(),
+            blocks,
+            shape.block_tokens,
+            shape.kv_heads,
+            shape.head_dim,
+            int(dtype is torch.bfloat16),
+        )
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """Set blocks to zero, for a new holder."""
+        if blocks:
+            self._blocks[:, list(blocks)] = 0

@@ -1,0 +1,415 @@
+// The forward of a decoder-only transformer of the Llama family, for all sequences of a step.
+//
+// One call computes one step on all threads of a team. Between layers values are float32; what
+// goes into a product is in the format of its weights. The structures are mirrored by
+// library.py.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include "attention.hpp"
+#include "packing.hpp"
+#include "products.hpp"
+#include "sampling.hpp"
+#include "team.hpp"
+
+namespace headpond {
+
+struct Layer {
+  const float* attention_norm;  // [hidden]
+  const float* mlp_norm;        // [hidden]
+  const float* query_norm;      // [width], or null
+  const float* key_norm;        // [width], or null
+  Matrix qkv, output, gate_up, down;
+  int32_t rotates;  // whether positions turn its queries and keys
+  int32_t window;   // how many of the latest tokens are seen; 0 for all
+};
+
+struct Model {
+  int32_t layers, hidden, heads, kv_heads, width, intermediate, vocabulary;
+  float epsilon, scaling;
+  const Layer* layer;
+  const uint8_t* embedding;  // [vocabulary, hidden], or null: the head's weights
+  int32_t embedding_bf16;
+  const float* final_norm;  // [hidden]
+  Matrix head;
+  const float* cosines;  // [positions, width / 2]
+  const float* sines;    // the same
+  Cache cache;
+};
+
+// The rows of one sequence, which lie one after the other.
+struct Span {
+  int32_t row, count, start;
+  int32_t adapter;        // or -1; spans of one adapter lie one after the other
+  const int32_t* blocks;  // its block table
+};
+
+struct Step {
+  int32_t rows, spans, wanted;
+  const int32_t* tokens;  // [rows]
+  const Span* span;
+  const int32_t* wanted_rows;  // [wanted]
+  float* logits;               // [wanted, vocabulary]
+};
+
+// Low-rank additions to the four products of a layer: in x down x up.
+struct LowRank {
+  Matrix down, up;  // float32, or without columns
+};
+
+struct Adapter {
+  const LowRank* layer;  // [layers, 4]
+  int32_t rank;          // the greatest
+};
+
+template <class T>
+class Buffer {
+ public:
+  T* get(size_t count) {
+    if (count > size_) {
+      std::free(memory_);
+      size_ = count + count / 4;
+      memory_ = static_cast<T*>(std::aligned_alloc(64, (size_ * sizeof(T) + 63) / 64 * 64));
+      if (memory_ == nullptr) throw std::bad_alloc();
+    }
+    return memory_;
+  }
+  ~Buffer() { std::free(memory_); }
+
+ private:
+  T* memory_ = nullptr;
+  size_t size_ = 0;
+};
+
+class Decoder {
+ public:
+  Decoder(const Model& model, int threads) : model_(model), team_(threads) {}
+
+  void set_adapters(const Adapter* adapters, int count) {
+    adapters_.assign(adapters, adapters + count);
+  }
+
+  void forward(const Step& step) {
+    prepare(step);
+    team_.run([&](int) { compute(step); });
+  }
+
+ private:
+  enum Product { QKV, OUTPUT, GATE_UP, DOWN };
+
+  struct Segment {
+    const Adapter* adapter;
+    int row, count;
+  };
+  struct Task {
+    int span, head, first, count;  // query rows of one KV head, counted over the span's rows
+  };
+
+  int shared() const { return model_.heads / model_.kv_heads; }
+
+  void prepare(const Step& step) {
+    const size_t rows = step.rows;
+    const int attended = model_.heads * model_.width;
+    residual_ = residual_buffer_.get(rows * model_.hidden);
+    inner_ = inner_buffer_.get(rows * std::max(model_.hidden, attended));
+    wide_ = wide_buffer_.get(
+        rows * std::max(2 * model_.intermediate, attended + 2 * model_.kv_heads * model_.width));
+    query_ = query_buffer_.get(rows * attended * model_.cache.value_bytes());
+    const size_t depth = std::max({model_.hidden, attended, model_.intermediate});
+    input_.values = input_buffer_.get(std::max(rows, size_t(step.wanted)) * depth * 4);
+    input_.scales = scale_buffer_.get(std::max(rows, size_t(step.wanted)) * (depth / GROUP));
+    input_.sums = sum_buffer_.get(std::max(rows, size_t(step.wanted)) * (depth / GROUP));
+    input_.shifts = reinterpret_cast<int32_t*>(input_.sums);
+    position_.resize(rows);
+    span_of_.resize(rows);
+    tasks_.clear();
+    segments_.clear();
+    for (int at = 0; at < step.spans; ++at) prepare_span(step.span[at], at);
+    int rank = 0;
+    for (const Segment& segment : segments_) rank = std::max(rank, segment.adapter->rank);
+    if (rank) low_ = low_buffer_.get(rows * rank);
+  }
+
+  void prepare_span(const Span& span, int at) {
+    for (int row = 0; row < span.count; ++row) {
+      position_[span.row + row] = span.start + row;
+      span_of_[span.row + row] = at;
+    }
+    for (int first = 0, all = span.count * shared(); first < all; first += HEADS)
+      for (int head = 0; head < model_.kv_heads; ++head)
+        tasks_.push_back({at, head, first, std::min(HEADS, all - first)});
+    if (span.adapter < 0) return;
+    const Adapter* adapter = &adapters_[span.adapter];
+    if (!segments_.empty() && segments_.back().adapter == adapter)
+      segments_.back().count += span.count;
+    else
+      segments_.push_back({adapter, span.row, span.count});
+  }
+
+  void compute(const Step& step) {
+    const int rows = step.rows, hidden = model_.hidden, inter = model_.intermediate;
+    const int attended = model_.heads * model_.width;
+    const int qkv = attended + 2 * model_.kv_heads * model_.width;
+    team_.deal(rows, 4, [&](int row) { embed(step.tokens[row], residual_ + size_t(row) * hidden); });
+    for (int at = 0; at < model_.layers; ++at) {
+      const Layer& layer = model_.layer[at];
+      norm_all(layer.attention_norm, rows, layer.qkv);
+      multiply_all(layer.qkv, at, QKV, inner_, hidden, rows, wide_, qkv, false);
+      team_.deal(rows, 1, [&](int row) { turn(step, layer, at, row, wide_ + size_t(row) * qkv); });
+      team_.deal(int(tasks_.size()), 1, [&](int task) { attend_task(step, layer, at, tasks_[task]); });
+      const Rows input = input_for(layer.output);
+      team_.deal(rows, 4, [&](int row) {
+        put_row(layer.output.format, inner_ + size_t(row) * attended, attended, input, row);
+      });
+      multiply_all(layer.output, at, OUTPUT, inner_, attended, rows, residual_, hidden, true);
+      norm_all(layer.mlp_norm, rows, layer.gate_up);
+      multiply_all(layer.gate_up, at, GATE_UP, inner_, hidden, rows, wide_, 2 * inter, false);
+      const Rows gated = input_for(layer.down);
+      team_.deal(rows, 1, [&](int row) {
+        float* gate = wide_ + size_t(row) * 2 * inter;
+        activate(gate, inter);
+        put_row(layer.down.format, gate, inter, gated, row);
+      });
+      multiply_all(layer.down, at, DOWN, wide_, 2 * inter, rows, residual_, hidden, true);
+    }
+    compute_logits(step);
+  }
+
+  void compute_logits(const Step& step) {
+    if (step.wanted == 0) return;
+    const Rows input = input_for(model_.head);
+    team_.deal(step.wanted, 1, [&](int at) {
+      float* to = inner_ + size_t(at) * model_.hidden;
+      // `inner_` has a row for each of the step's; more logits than rows are never wanted.
+      norm(residual_ + size_t(step.wanted_rows[at]) * model_.hidden, model_.final_norm,
+           model_.hidden, to);
+      put_row(model_.head.format, to, model_.hidden, input, at);
+    });
+    team_.deal(model_.head.tiles(), 4, [&](int tile) {
+      multiply(model_.head, tile, input, step.wanted, step.logits, model_.vocabulary, false);
+    });
+  }
+
+  Rows input_for(const Matrix& weights) const {
+    Rows rows = input_;
+    rows.stride = row_bytes(weights.format, weights.depth);
+    rows.groups = weights.depth / GROUP;
+    return rows;
+  }
+
+  // Normalise every row of the residual into `inner_` and into the next product's input.
+  void norm_all(const float* weight, int rows, const Matrix& next) {
+    const Rows input = input_for(next);
+    team_.deal(rows, 2, [&](int row) {
+      float* to = inner_ + size_t(row) * model_.hidden;
+      norm(residual_ + size_t(row) * model_.hidden, weight, model_.hidden, to);
+      put_row(next.format, to, model_.hidden, input, row);
+    });
+  }
+
+  void multiply_all(const Matrix& w, int layer, Product product, const float* source,
+                    size_t source_stride, int rows, float* out, size_t stride, bool add) {
+    const Rows input = input_for(w);
+    team_.deal(w.tiles(), 1, [&](int tile) { multiply(w, tile, input, rows, out, stride, add); });
+    for (const Segment& segment : segments_) {
+      const LowRank& low = segment.adapter->layer[layer * 4 + product];
+      if (low.down.columns == 0) continue;
+      add_low_rank(low, segment, source, source_stride, out, stride);
+    }
+  }
+
+  void add_low_rank(const LowRank& low, const Segment& segment, const float* source,
+                    size_t source_stride, float* out, size_t stride) {
+    Rows from, middle;
+    from.values = reinterpret_cast<uint8_t*>(
+        const_cast<float*>(source + source_stride * segment.row));
+    from.stride = source_stride * 4;
+    middle.values = reinterpret_cast<uint8_t*>(low_);
+    middle.stride = size_t(low.down.columns) * 4;
+    team_.deal(low.down.tiles(), 1, [&](int tile) {
+      multiply(low.down, tile, from, segment.count, low_, low.down.columns, false);
+    });
+    team_.deal(low.up.tiles(), 1, [&](int tile) {
+      multiply(low.up, tile, middle, segment.count, out + stride * segment.row, stride, true);
+    });
+  }
+
+  // A token's row of the embedding: its own table, or a column of the head where both are one.
+  void embed(int token, float* to) const {
+    const int hidden = model_.hidden;
+    if (model_.embedding == nullptr) return unpack_column(model_.head, token, to);
+    if (!model_.embedding_bf16) {
+      const auto* from = reinterpret_cast<const float*>(model_.embedding) + size_t(token) * hidden;
+      std::copy(from, from + hidden, to);
+      return;
+    }
+    const auto* from = reinterpret_cast<const uint16_t*>(model_.embedding) + size_t(token) * hidden;
+    for (int at = 0; at < hidden; ++at) to[at] = from_bf16(from[at]);
+  }
+
+  void norm(const float* from, const float* weight, int count, float* to) const {
+    __m512 squares = _mm512_setzero_ps();
+    for (int at = 0; at < count; at += 16) {
+      const __m512 value = _mm512_loadu_ps(from + at);
+      squares = _mm512_fmadd_ps(value, value, squares);
+    }
+    const float mean = _mm512_reduce_add_ps(squares) / float(count);
+    const __m512 factor = _mm512_set1_ps(1.0f / std::sqrt(mean + model_.epsilon));
+    for (int at = 0; at < count; at += 16)
+      _mm512_storeu_ps(to + at, _mm512_mul_ps(_mm512_loadu_ps(weight + at),
+                                              _mm512_mul_ps(_mm512_loadu_ps(from + at), factor)));
+  }
+
+  // Turn a row's queries and keys by its position, and keep its keys and values.
+  void turn(const Step& step, const Layer& layer, int at, int row, float* qkv) {
+    const int width = model_.width, position = position_[row];
+    const Span& span = step.span[span_of_[row]];
+    for (int head = 0; head < model_.heads; ++head)
+      put_query(layer, row, head, qkv + head * width, position);
+    float* keys = qkv + model_.heads * width;
+    const float* values = keys + model_.kv_heads * width;
+    const int32_t block = span.blocks[position / model_.cache.block_tokens];
+    for (int head = 0; head < model_.kv_heads; ++head) {
+      float* key = keys + head * width;
+      if (layer.key_norm) norm(key, layer.key_norm, width, key);
+      if (layer.rotates) rotate(key, position);
+      put_token(model_.cache, model_.cache.piece(at, block, position, head), position, key,
+                values + head * width);
+    }
+  }
+
+  void put_query(const Layer& layer, int row, int head, float* query, int position) {
+    const int width = model_.width, group = head / shared();
+    if (layer.query_norm) norm(query, layer.query_norm, width, query);
+    if (layer.rotates) rotate(query, position);
+    const size_t at = (size_t(group) * position_.size() + row) * shared() + head % shared();
+    Rows to;
+    to.values = query_;
+    to.stride = width * model_.cache.value_bytes();
+    put_row(model_.cache.bf16 ? Format::bf16 : Format::f32, query, width, to, int(at));
+  }
+
+  void rotate(float* values, int position) const {
+    const int half = model_.width / 2;
+    const float* cosines = model_.cosines + size_t(position) * half;
+    const float* sines = model_.sines + size_t(position) * half;
+    for (int at = 0; at < half; ++at) {
+      const float left = values[at], right = values[at + half];
+      values[at] = left * cosines[at] - right * sines[at];
+      values[at + half] = right * cosines[at] + left * sines[at];
+    }
+  }
+
+  void attend_task(const Step& step, const Layer& layer, int at, const Task& task) {
+    const Span& span = step.span[task.span];
+    const int width = model_.width;
+    int32_t positions[HEADS];
+    float* out[HEADS];
+    for (int m = 0; m < task.count; ++m) {
+      const int row = span.row + (task.first + m) / shared();
+      const int head = task.head * shared() + (task.first + m) % shared();
+      positions[m] = position_[row];
+      out[m] = inner_ + (size_t(row) * model_.heads + head) * width;
+    }
+    const size_t first =
+        (size_t(task.head) * position_.size() + span.row) * shared() + task.first;
+    const Query query{query_ + first * width * model_.cache.value_bytes(), task.count, positions,
+                      out};
+    if (model_.cache.bf16)
+      attend<true>(model_.cache, at, task.head, span.blocks, query, model_.scaling, layer.window);
+    else
+      attend<false>(model_.cache, at, task.head, span.blocks, query, model_.scaling, layer.window);
+  }
+
+  // gate := silu(gate) * up
+  static void activate(float* gate, int count) {
+    const float* up = gate + count;
+    for (int at = 0; at < count; at += 16) {
+      const __m512 x = _mm512_loadu_ps(gate + at);
+      const __m512 sigmoid = _mm512_div_ps(
+          _mm512_set1_ps(1.0f),
+          _mm512_add_ps(_mm512_set1_ps(1.0f), exp_ps(_mm512_sub_ps(_mm512_setzero_ps(), x))));
+      _mm512_storeu_ps(gate + at,
+                       _mm512_mul_ps(_mm512_mul_ps(x, sigmoid), _mm512_loadu_ps(up + at)));
+    }
+  }
+
+  const Model model_;
+  Team team_;
+  std::vector<Adapter> adapters_;
+  std::vector<int32_t> position_, span_of_;
+  std::vector<Task> tasks_;
+  std::vector<Segment> segments_;
+  Buffer<float> residual_buffer_, inner_buffer_, wide_buffer_, scale_buffer_, sum_buffer_,
+      low_buffer_;
+  Buffer<uint8_t> query_buffer_, input_buffer_;
+  float *residual_ = nullptr, *inner_ = nullptr, *wide_ = nullptr, *low_ = nullptr;
+  uint8_t* query_ = nullptr;
+  Rows input_;
+};
+
+}  // namespace headpond
+
+extern "C" {
+
+using namespace headpond;
+
+// Zeroed memory on huge pages, where the system gives them: packed weights are read whole in
+// every step, and small pages would cost more than the reading.
+void* headpond_alloc(int64_t bytes) {
+  constexpr size_t page = size_t(2) << 20;
+  const size_t whole = (size_t(bytes) + page - 1) / page * page;
+  void* memory = std::aligned_alloc(page, whole);
+  if (memory == nullptr) return nullptr;
+  madvise(memory, whole, MADV_HUGEPAGE);
+  std::memset(memory, 0, whole);
+  return memory;
+}
+
+void headpond_free(void* memory) { std::free(memory); }
+
+int64_t headpond_packed_bytes(int32_t format, int32_t columns, int32_t depth) {
+  return int64_t(tile_bytes(Format(format), depth)) * ((columns + TILE - 1) / TILE);
+}
+
+void headpond_pack(int32_t format, const float* weights, int32_t first, int32_t count,
+                   int32_t depth, uint8_t* values, uint8_t* scales, uint8_t* least) {
+  pack(Format(format), weights, first, count, depth, {values, scales, least});
+}
+
+// Draw a token for each of `rows` rows of `count` logits.
+void headpond_draw(const float* logits, int32_t rows, int32_t count, const Choice* choices,
+                   int32_t* tokens) {
+  Sampler sampler;
+  for (int row = 0; row < rows; ++row)
+    tokens[row] = sampler.draw(logits + size_t(row) * count, count, choices[row]);
+}
+
+void* headpond_decoder(const Model* model, int32_t threads) {
+  return new (std::nothrow) Decoder(*model, threads);
+}
+
+void headpond_adapters(void* decoder, const Adapter* adapters, int32_t count) {
+  static_cast<Decoder*>(decoder)->set_adapters(adapters, count);
+}
+
+void headpond_decoder_free(void* decoder) { delete static_cast<Decoder*>(decoder); }
+
+// Compute one step; 0, or 1 when memory ran out and nothing was computed.
+int32_t headpond_forward(void* decoder, const Step* step) {
+  try {
+    static_cast<Decoder*>(decoder)->forward(*step);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return 1;
+  }
+}
+
+}  // extern "C"

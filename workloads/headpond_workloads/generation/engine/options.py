@@ -1,0 +1,78 @@
+"""What a bundle's `execution.options` may say about generation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headpond.bundle.manifest import Manifest
+from headpond.errors import BundleError
+
+Kernels = Literal["auto", "native", "torch"]
+Quantization = Literal["int8", "int4"]
+
+
+class PromptLookup(BaseModel):
+    """Drafts copied from where the sequence's own last tokens stood before."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: Literal["prompt_lookup"]
+    tokens: Annotated[int, Field(ge=1, le=15)] = 4
+    longest_match: Annotated[int, Field(ge=1, le=16)] = 3
+    max_rows: Annotated[int, Field(ge=1)] = 8
+
+
+class DraftBundle(BaseModel):
+    """Drafts of a smaller model with the same tokens.
+
+    Attributes:
+        bundle: Where it lies, relative to the bundle's own folder.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: Literal["draft"]
+    bundle: Annotated[str, Field(min_length=1)]
+    tokens: Annotated[int, Field(ge=1, le=15)] = 4
+    max_rows: Annotated[int, Field(ge=1)] = 8
+
+
+class Options(BaseModel):
+    """How the engine computes.
+
+    Attributes:
+        kernels: `native` is the C++ forward, `torch` transformers' modules; `auto` takes the
+            native one where the model and the machine allow.
+        quantization: Weights of fewer bits; needs the native kernels.
+        determinism: `batch_invariant` refuses to serve unless every result is the same to the
+            bit whatever else is in the batch.
+        prefix_cache: Whether prompts may reuse what their beginning computed before.
+        speculation: Where drafts come from, or None for none.
+        adapters: LoRA adapters by name; each is the name of its artifact. Its configuration
+            is the artifact `<name>_config`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kernels: Kernels = "auto"
+    quantization: Quantization | None = None
+    determinism: Literal["batch_invariant"] | None = None
+    prefix_cache: bool = True
+    speculation: Annotated[PromptLookup | DraftBundle, Field(discriminator="method")] | None = None
+    adapters: dict[str, str] = Field(default_factory=dict)
+
+
+def options_of(manifest: Manifest) -> Options:
+    """Read a bundle's options.
+
+    Raises:
+        BundleError: Names the first option that is not valid.
+    """
+    try:
+        return Options.model_validate(manifest.execution.options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(["execution.options", *map(str, first["loc"])])
+        raise BundleError(f"{path}: {first['msg']}", param=path) from None

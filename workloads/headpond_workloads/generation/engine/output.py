@@ -1,0 +1,140 @@
+"""From drawn tokens to what the caller sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headpond_workloads.generation.engine.reader import Parts, Reader
+from headpond_workloads.generation.engine.sampler import Drawn
+from headpond_workloads.generation.engine.sequence import Portion, Slot, Status
+from headpond_workloads.generation.engine.vocabulary import Vocabulary
+from headpond_workloads.generation.items import (
+    ChosenToken,
+    FinishReason,
+    TextDelta,
+    TokenLogprob,
+    TokenUsage,
+)
+
+
+class OutputWriter:
+    """Appends tokens to sequences and says what that adds for their callers."""
+
+    def __init__(self, vocabulary: Vocabulary, eos_ids: frozenset[int]) -> None:
+        """Spell with `vocabulary`; end a sequence at any of `eos_ids`."""
+        self._vocabulary = vocabulary
+        self._eos_ids = eos_ids
+
+    def generated(self, slot: Slot, drawn: Sequence[Drawn]) -> TextDelta:
+        """Append tokens, up to the one that ends the sequence, which then is finished."""
+        reason: FinishReason | None = None if slot.prepared.max_output_tokens else "length"
+        token_ids: list[int] = []
+        parts = Parts()
+        for each in drawn:
+            if reason is not None or each.token_id is None:
+                break
+            token_ids.append(each.token_id)
+            reason = self._append(slot, each.token_id, parts)
+        if reason is not None:
+            slot.status = Status.FINISHED
+        wanted = slot.prepared.item.logprobs is not None
+        return TextDelta(
+            text=parts.text,
+            reasoning=parts.reasoning,
+            tool_calls=parts.calls,
+            token_ids=tuple(token_ids),
+            logprobs=self._chosen(drawn[: len(token_ids)]) if wanted else (),
+            finish_reason=reason,
+            usage=_usage(slot) if reason is not None else None,
+        )
+
+    def prompt(self, portion: Portion, scores: Sequence[Drawn]) -> Sequence[TextDelta]:
+        """Return the part of a prompt to give back after a step, if any."""
+        slot = portion.slot
+        item = slot.prepared.item
+        start = slot.returned
+        end = portion.returnable if item.prompt_logprobs is not None else slot.prompt_tokens
+        if end <= start:
+            return ()
+        slot.returned = end
+        token_ids = slot.prepared.token_ids
+        entries = self._chosen(scores)
+        if item.prompt_logprobs is not None and not start:
+            entries = (ChosenToken(self._entry(token_ids[0], None), ()), *entries)
+        text = self._prompt_text(slot) if item.echo and not start else ""
+        given = token_ids[start:end]
+        return (TextDelta(text=text, token_ids=given, logprobs=entries, is_prompt=True),)
+
+    def _append(self, slot: Slot, token_id: int, parts: Parts) -> FinishReason | None:
+        """Append one token, add what it comes to, and say whether the sequence ends with it.
+
+        One by one, so that a sequence is the same whether or not tokens came as drafts.
+        """
+        reader = slot.reader
+        slot.token_ids.append(token_id)
+        slot.reasoning_tokens += reader is not None and reader.reasons
+        slot.sampler.remember(token_id)
+        text = slot.text.push(self._vocabulary.raw(token_id))
+        reason = self._finish_reason(slot, token_id)
+        if reason is not None:
+            text += slot.text.finish()
+        if reader is None:
+            parts.text += text
+            return reason
+        _add(parts, reader.push(text))
+        if reason is not None:
+            _add(parts, reader.finish())
+        return _reason_to_call(slot, reader, reason)
+
+    def _finish_reason(self, slot: Slot, token_id: int) -> FinishReason | None:
+        ended = token_id in self._eos_ids and not slot.prepared.item.ignore_eos
+        if ended or slot.text.stopped or slot.sampler.complete:
+            return "stop"
+        return "length" if slot.output_tokens >= slot.prepared.max_output_tokens else None
+
+    def _prompt_text(self, slot: Slot) -> str:
+        """Return the prompt as it was given, or as its tokens spell it."""
+        text = slot.prepared.item.prompt.text
+        if text is not None:
+            return text
+        raw, spelling = self._vocabulary.raw, self._vocabulary.text
+        pieces = (raw(each) or spelling(each).encode() for each in slot.prepared.token_ids)
+        return b"".join(pieces).decode(errors="replace")
+
+    def _chosen(self, drawn: Sequence[Drawn]) -> tuple[ChosenToken, ...]:
+        return tuple(
+            ChosenToken(
+                chosen=self._entry(each.token_id, each.logprob),
+                top=tuple(self._entry(*pair) for pair in each.top),
+            )
+            for each in drawn
+            if each.token_id is not None
+        )
+
+    def _entry(self, token_id: int, logprob: float | None) -> TokenLogprob:
+        vocabulary = self._vocabulary
+        return TokenLogprob(vocabulary.text(token_id), token_id, logprob, vocabulary.raw(token_id))
+
+
+def _usage(slot: Slot) -> TokenUsage:
+    return TokenUsage(
+        prompt_tokens=slot.prompt_tokens,
+        completion_tokens=slot.output_tokens,
+        cached_tokens=slot.cached_tokens,
+        reasoning_tokens=slot.reasoning_tokens,
+    )
+
+
+def _reason_to_call(slot: Slot, reader: Reader, reason: FinishReason | None) -> FinishReason | None:
+    """Return why a sequence ends that may call tools; one that may call once ends then."""
+    if not reader.calls:
+        return reason
+    if reason is None and not slot.prepared.item.parallel_tool_calls:
+        return "tool_calls"
+    return "tool_calls" if reason == "stop" else reason
+
+
+def _add(parts: Parts, more: Parts) -> None:
+    parts.text += more.text
+    parts.reasoning += more.reasoning
+    parts.calls += more.calls
