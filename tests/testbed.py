@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +42,12 @@ class Platform:
     def replicas(self, deployment: str) -> list[psutil.Process]:
         """The processes of one deployment's replicas."""
         marker = f"ray::ServeReplica:{deployment}"
-        return [
-            child
-            for child in self.process.children(recursive=True)
-            if " ".join(child.cmdline()).startswith(marker)
-        ]
+        found = []
+        for child in self.process.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # Ray's short-lived helpers come and go
+                if " ".join(child.cmdline()).startswith(marker):
+                    found.append(child)
+        return found
 
 
 def serve_config(folder: Path, port: int) -> Path:

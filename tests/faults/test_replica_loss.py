@@ -15,6 +15,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 AUTH = {"authorization": f"Bearer {KEY}"}
 LONG = {"model": "echo", "text": "word " * 100, "chunks": 400, "stream": True}
+ENDLESS = {"text": "word " * 4000, "chunks": 4000}
+"""Still running when it is looked at, however slow the machine."""
+
 SHORT = {"model": "echo", "text": "hello"}
 
 
@@ -68,7 +71,7 @@ async def test_a_dropped_stream_is_released(platform: Platform, door: str) -> No
     base = platform.base_url if door == "routed" else platform.direct("echo")
     async with httpx2.AsyncClient(timeout=60) as client:
         async with client.stream(
-            "POST", f"{base}/v1/echo", json={**LONG, "chunks": 4000}, headers=AUTH
+            "POST", f"{base}/v1/echo", json={**LONG, **ENDLESS}, headers=AUTH
         ) as answer:
             await anext(answer.aiter_bytes())
             assert await running(client, platform) == 1
