@@ -70,11 +70,16 @@ async def test_streams_on_a_killed_replica_end_with_an_error_and_service_returns
 async def test_a_dropped_stream_is_released(platform: Platform, door: str) -> None:
     base = platform.base_url if door == "routed" else platform.direct("echo")
     async with httpx2.AsyncClient(timeout=60) as client:
+        async with asyncio.timeout(60):
+            await until_served(client, f"{base}/v1/echo")
         async with client.stream(
             "POST", f"{base}/v1/echo", json={**LONG, **ENDLESS}, headers=AUTH
         ) as answer:
-            await anext(answer.aiter_bytes())
-            assert await running(client, platform) == 1
+            first = await anext(answer.aiter_bytes())
+            assert answer.status_code == 200, first
+            async with asyncio.timeout(10):
+                while await running(client, platform) != 1:  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.02)
         async with asyncio.timeout(2):
             while await running(client, platform):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)
