@@ -160,7 +160,7 @@ class TestRequest:
 
     def test_null_and_harmless_fields_change_nothing(self) -> None:
         names = ("instructions", "tools", "text", "reasoning", "previous_response_id", "store")
-        names += ("stream", "metadata", "temperature", "conversation", "truncation", "include")
+        names += ("stream", "metadata", "temperature", "conversation", "truncation", "include")  # type: ignore[assignment]
         assert ask(**dict.fromkeys(names)).ask() == ask().ask()
         harmless = {
             "store": True,

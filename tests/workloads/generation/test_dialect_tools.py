@@ -74,8 +74,8 @@ class TestTools:
         tools = [function("f", description="d", parameters=schema, strict=True), function("g")]
         made = item(chat(tools=tools, parallel_tool_calls=False))
         assert made.prompt.tools == (
-            Tool(name="f", description="d", parameters=schema, strict=True),
-            Tool(name="g", parameters=EMPTY),
+            Tool(name="f", description="d", parameters=schema, strict=True),  # type: ignore[arg-type]
+            Tool(name="g", parameters=EMPTY),  # type: ignore[arg-type]
         )
         assert (made.tool_choice, made.parallel_tool_calls) == ("auto", False)
 
@@ -403,7 +403,7 @@ class TestAnswers:
         found = state.current_completion_snapshot.choices[0].message
         assert found.content == "I look"
         assert found.model_extra == {"reasoning_content": "hmm"}
-        calls = [each for each in found.tool_calls or [] if isinstance(each, OpenAiCall)]
+        calls = [each for each in found.tool_calls or [] if isinstance(each, OpenAiCall)]  # type: ignore[redundant-expr]
         assert [(each.id, each.function.name, each.function.arguments) for each in calls] == [
             ("c0", "f", '{"a": 1}'),
             ("c1", "g", "{}"),
