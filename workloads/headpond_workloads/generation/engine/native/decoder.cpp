@@ -27,8 +27,7 @@ struct Layer {
   const float* query_norm;      // [width], or null
   const float* key_norm;        // [width], or null
   Matrix qkv, output, gate_up, down;
-  int32_t rotates;  // whether positions turn its queries and keys
-  int32_t window;   // how many of the latest tokens are seen; 0 for all
+  int32_t window;  // how many of the latest tokens are seen; 0 for all
 };
 
 struct Model {
@@ -279,7 +278,7 @@ class Decoder {
     for (int head = 0; head < model_.kv_heads; ++head) {
       float* key = keys + head * width;
       if (layer.key_norm) norm(key, layer.key_norm, width, key);
-      if (layer.rotates) rotate(key, position);
+      rotate(key, position);
       put_token(model_.cache, model_.cache.piece(at, block, position, head), position, key,
                 values + head * width);
     }
@@ -288,7 +287,7 @@ class Decoder {
   void put_query(const Layer& layer, int row, int head, float* query, int position) {
     const int width = model_.width, group = head / shared();
     if (layer.query_norm) norm(query, layer.query_norm, width, query);
-    if (layer.rotates) rotate(query, position);
+    rotate(query, position);
     const size_t at = (size_t(group) * position_.size() + row) * shared() + head % shared();
     Rows to;
     to.values = query_;

@@ -60,7 +60,7 @@ def pack(parts: Sequence[Tensor], kind: Format, biases: Sequence[Tensor | None] 
     columns = sum(part.shape[0] for part in parts)
     native = library()
     values = zeros(native.headpond_packed_bytes(kind, columns, depth))
-    scales, least = _scales(kind, columns, depth), _scales(kind, columns, depth)
+    scales, least = _scales(kind, -(-columns // TILE), depth // GROUP)
     first = 0
     for part in parts:
         for begin in range(0, len(part), _ROWS_AT_ONCE):
@@ -90,13 +90,15 @@ def pack(parts: Sequence[Tensor], kind: Format, biases: Sequence[Tensor | None] 
     return Packed(matrix=matrix, tensors=kept)
 
 
-def _scales(kind: Format, columns: int, depth: int) -> Tensor:
-    tiles = -(-columns // TILE)
+def _scales(kind: Format, tiles: int, groups: int) -> tuple[Tensor, Tensor]:
+    """Return room for a format's scales, and for its groups' least values."""
+    none = torch.zeros(0)
     if kind is Format.INT8:
-        return torch.zeros(tiles * TILE, dtype=torch.float32)
+        return torch.zeros(tiles * TILE), none
     if kind is Format.INT4:
-        return torch.zeros(tiles * (depth // GROUP) * TILE, dtype=torch.float16)
-    return torch.zeros(1)
+        shape = tiles * groups * TILE
+        return torch.zeros(shape, dtype=torch.float16), torch.zeros(shape, dtype=torch.float16)
+    return none, none
 
 
 def _stacked(parts: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:

@@ -31,7 +31,6 @@ class Layer(Structure):
         ("output", Matrix),
         ("gate_up", Matrix),
         ("down", Matrix),
-        ("rotates", c_int32),
         ("window", c_int32),
     )
 

@@ -87,7 +87,6 @@ class NativeWeights:
             output=self._pack(kind, layer, "self_attn.o_proj"),
             gate_up=self._pack(kind, layer, "mlp.gate_proj", "mlp.up_proj"),
             down=self._pack(kind, layer, "mlp.down_proj"),
-            rotates=1,
             window=window or 0,
         )
 
