@@ -159,8 +159,8 @@ class TestRequest:
         assert made.tool_choice == "required"
 
     def test_null_and_harmless_fields_change_nothing(self) -> None:
-        names = ("instructions", "tools", "text", "reasoning", "previous_response_id", "store")
-        names += ("stream", "metadata", "temperature", "conversation", "truncation", "include")  # type: ignore[assignment]
+        names = ["instructions", "tools", "text", "reasoning", "previous_response_id", "store"]
+        names += ["stream", "metadata", "temperature", "conversation", "truncation", "include"]
         assert ask(**dict.fromkeys(names)).ask() == ask().ask()
         harmless = {
             "store": True,

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from headpond.call import Output
 from headpond.dialect import Exchange, Heading, ItemEvent
+from headpond.engine import Json
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.generation.dialects import routes
@@ -30,7 +31,7 @@ from headpond_workloads.generation.items import (
 CHAT = routes[0]
 HEADING = Heading(request_id="r-1", created_s=1, model="chat", fingerprint="m@1+abc")
 USER = {"role": "user", "content": "hi"}
-EMPTY = {"type": "object", "properties": {}}
+EMPTY: dict[str, Json] = {"type": "object", "properties": {}}
 
 
 def chat(**fields: object) -> Exchange:
@@ -70,12 +71,15 @@ def refused(fields: Mapping[str, object]) -> InvalidRequest:
 
 class TestTools:
     def test_tools_are_passed_on(self) -> None:
-        schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+        schema: dict[str, Json] = {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+        }
         tools = [function("f", description="d", parameters=schema, strict=True), function("g")]
         made = item(chat(tools=tools, parallel_tool_calls=False))
         assert made.prompt.tools == (
-            Tool(name="f", description="d", parameters=schema, strict=True),  # type: ignore[arg-type]
-            Tool(name="g", parameters=EMPTY),  # type: ignore[arg-type]
+            Tool(name="f", description="d", parameters=schema, strict=True),
+            Tool(name="g", parameters=EMPTY),
         )
         assert (made.tool_choice, made.parallel_tool_calls) == ("auto", False)
 
@@ -403,7 +407,8 @@ class TestAnswers:
         found = state.current_completion_snapshot.choices[0].message
         assert found.content == "I look"
         assert found.model_extra == {"reasoning_content": "hmm"}
-        calls = [each for each in found.tool_calls or [] if isinstance(each, OpenAiCall)]  # type: ignore[redundant-expr]
+        calls = found.tool_calls or []
+        assert all(isinstance(each, OpenAiCall) for each in calls)
         assert [(each.id, each.function.name, each.function.arguments) for each in calls] == [
             ("c0", "f", '{"a": 1}'),
             ("c1", "g", "{}"),
