@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import torch
@@ -29,6 +30,8 @@ from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.load import load
 from headpond_workloads.generation.engine.sequence import Slot
 from headpond_workloads.generation.items import GenerationItem, TextDelta
+
+Config = TypeVar("Config", bound=PretrainedConfig)
 
 VOCAB = 400
 CONTEXT = 160
@@ -98,6 +101,15 @@ def train_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+def artifact_of(name: str, path: Path) -> Artifact:
+    return Artifact(
+        name=name,
+        source=f"file:{path.name}",
+        bytes=path.stat().st_size,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+    )
+
+
 def bundle_of(folder: Path, architecture: str, stop_tokens: Iterable[str] = ()) -> Bundle:
     names = {
         "config.json": "config",
@@ -114,15 +126,7 @@ def bundle_of(folder: Path, architecture: str, stop_tokens: Iterable[str] = ()) 
         workload="generation",
         summary="A tiny random model.",
         licence="Apache-2.0",
-        artifacts=tuple(
-            Artifact(
-                name=name,
-                source=f"file:{path.name}",
-                bytes=path.stat().st_size,
-                sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-            )
-            for name, path in files.items()
-        ),
+        artifacts=tuple(artifact_of(name, path) for name, path in files.items()),
         model={},
         execution=Execution(architecture=architecture, dtype="float32"),
         output={"stop_tokens": list(stop_tokens)},
@@ -145,32 +149,36 @@ def save_tiny(folder: Path, config: PretrainedConfig, *, seed: int = 7) -> Tiny:
     return Tiny(bundle=bundle, tokenizer=tokenizer, reference=model.eval())
 
 
+def config_of(kind: Callable[..., Config], **changes: object) -> Config:
+    """Two layers, heads 8 wide, two query heads for each KV head; a few of these changed."""
+    sizes = {
+        "vocab_size": VOCAB,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": CONTEXT,
+    }
+    return kind(**(sizes | changes))
+
+
+def wide_config_of(kind: Callable[..., Config], **changes: object) -> Config:
+    """As narrow as the native forward takes: heads 32 wide."""
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2}
+    return config_of(kind, **(sizes | changes))
+
+
 def llama_config() -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=CONTEXT,
-    )
+    return config_of(LlamaConfig)
+
+
+SECOND_LAYER_SEES_12 = {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 1}
 
 
 def qwen2_config() -> Qwen2Config:
     """Grouped heads, biases, and a sliding window of 12 tokens in the second layer."""
-    return Qwen2Config(
-        vocab_size=VOCAB,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=CONTEXT,
-        use_sliding_window=True,
-        sliding_window=12,
-        max_window_layers=1,
-    )
+    return config_of(Qwen2Config, **SECOND_LAYER_SEES_12)
 
 
 def gpt_neox_config() -> GPTNeoXConfig:
@@ -186,16 +194,12 @@ def gpt_neox_config() -> GPTNeoXConfig:
 
 
 def wide_llama_config() -> LlamaConfig:
-    """As narrow as the native forward takes: three query heads of 32 for each of two KV heads."""
-    return LlamaConfig(
-        vocab_size=VOCAB,
+    """Three query heads for each of two KV heads, and scaled positions."""
+    return wide_config_of(
+        LlamaConfig,
         hidden_size=96,
-        intermediate_size=96,
-        num_hidden_layers=2,
         num_attention_heads=6,
-        num_key_value_heads=2,
         head_dim=32,
-        max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
         rope_parameters={
             "rope_type": "llama3",
@@ -210,46 +214,17 @@ def wide_llama_config() -> LlamaConfig:
 
 def wide_qwen2_config() -> Qwen2Config:
     """The native forward with biases, and a window of 12 tokens in the second layer."""
-    return Qwen2Config(
-        vocab_size=VOCAB,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=CONTEXT,
-        use_sliding_window=True,
-        sliding_window=12,
-        max_window_layers=1,
-    )
+    return wide_config_of(Qwen2Config, num_key_value_heads=1, **SECOND_LAYER_SEES_12)
 
 
 def wide_qwen3_config() -> Qwen3Config:
     """The native forward with normalised queries and keys."""
-    return Qwen3Config(
-        vocab_size=VOCAB,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=CONTEXT,
-    )
+    return wide_config_of(Qwen3Config, num_attention_heads=4, head_dim=32)
 
 
 def wide_mistral_config() -> MistralConfig:
     """The native forward with one window of 20 tokens for all layers."""
-    return MistralConfig(
-        vocab_size=VOCAB,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=CONTEXT,
-        sliding_window=20,
-    )
+    return wide_config_of(MistralConfig, sliding_window=20)
 
 
 CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import torch
 from safetensors.torch import save_file
 from transformers import PretrainedConfig, PreTrainedModel
 
-from headpond.bundle.manifest import Artifact
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings, Json
 from headpond.errors import BundleError, InvalidRequest
@@ -29,7 +27,7 @@ from headpond_workloads.generation.engine.native.packing import Format
 from headpond_workloads.generation.engine.native.runner import NativeRunner
 from headpond_workloads.generation.engine.native.weights import NativeWeights
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling
-from workloads.generation.conftest import CONFIGS, Tiny, save_tiny
+from workloads.generation.conftest import CONFIGS, Tiny, artifact_of, save_tiny
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Drive
@@ -229,15 +227,7 @@ class TestAdapters:
 
 
 def with_files(bundle: Bundle, files: dict[str, Path], options: dict[str, object]) -> Bundle:
-    artifacts = tuple(
-        Artifact(
-            name=name,
-            source=f"file:{path.name}",
-            bytes=path.stat().st_size,
-            sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        )
-        for name, path in files.items()
-    )
+    artifacts = tuple(artifact_of(name, path) for name, path in files.items())
     manifest = bundle.manifest.model_copy(
         update={
             "artifacts": bundle.manifest.artifacts + artifacts,
