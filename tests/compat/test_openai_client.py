@@ -248,6 +248,12 @@ def test_our_responses(ours: Client, backend: ScriptedBackend) -> None:
     said = [event.delta for event in events if event.type == "response.output_text.delta"]
     assert said == ["Hel", "lo"]
     assert events[-1].type == "response.completed"
+    whole = ours.responses.create(model="chat", input="hi")
+    ours.responses.create(model="chat", input=[{"role": "user", "content": "hi"}, *whole.output])
+    (item,) = backend.calls[-1].items
+    assert isinstance(item, GenerationItem)
+    assert item.prompt.messages is not None
+    assert [turn.content for turn in item.prompt.messages] == ["hi", "Hello"]
     backend.steps = (HELLO[0], EngineFailed("broke"))
     with pytest.raises(EngineFailed, match="broke"):
         list(ours.responses.create(model="chat", input="hi", stream=True))

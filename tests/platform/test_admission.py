@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headpond.admission.drain import DrainRate
 from headpond.admission.fairness import VirtualTime
+from headpond.admission.inflow import Inflow
 from headpond.admission.ledger import Ledger
 from headpond.admission.limits import Limits
 from headpond.admission.queue import FairQueue, Waiting
@@ -109,6 +110,22 @@ class TestDrainRate:
         assert [drain.retry_after_s(weight) for weight in (0.0, 25.0, 1e12)] == [1.0, 3.0, 60.0]
 
 
+class TestInflow:
+    def test_what_came_lately_is_expected_to_go_on(self) -> None:
+        inflow = Inflow[str](memory_s=5.0)
+        for at in range(500):
+            inflow.add("steady", 1.0, at / 10)
+        assert inflow.within(2.0, 50.0)["steady"] == pytest.approx(20.0, rel=0.05)
+        assert inflow.within(2.0, 100.0)["steady"] < 0.01
+        assert inflow.within(0.0, 50.0) == {"steady": 0.0}
+
+    def test_it_forgets_who_left(self) -> None:
+        inflow = Inflow[int](memory_s=1.0)
+        for at in range(2000):
+            inflow.add(at, 1.0, float(at))
+        assert len(inflow.within(1.0, 2000.0)) < 100
+
+
 class TestVirtualTime:
     def test_shares_follow_the_weights(self) -> None:
         weights = {"a": 3.0, "b": 1.0}
@@ -122,9 +139,9 @@ class TestVirtualTime:
             turns.charge(key, 1.0)
             served[key] += 1
         assert served["a"] == pytest.approx(300, abs=2)
-        assert turns.ahead("a", 30.0, lambda _: 100.0) == pytest.approx(40.0, abs=2)
-        assert turns.ahead("b", 30.0, lambda _: 100.0) == pytest.approx(120.0, abs=2)
-        assert turns.ahead("b", 30.0, lambda _: 5.0) == pytest.approx(35.0)
+        assert turns.ahead("a", 30.0, {"a": 100.0, "b": 100.0}) == pytest.approx(40.0, abs=2)
+        assert turns.ahead("b", 30.0, {"a": 100.0, "b": 100.0}) == pytest.approx(120.0, abs=2)
+        assert turns.ahead("b", 30.0, {"a": 5.0}) == pytest.approx(35.0)
 
     def test_a_pause_saves_up_no_turns(self) -> None:
         turns = VirtualTime[str](lambda _: 1.0)
@@ -146,8 +163,8 @@ class TestVirtualTime:
             turns.wake(key)
         turns.charge("a", 50.0)
         turns.sleep("a")
-        assert turns.ahead("a", 0.0, lambda _: 1000.0) == 50.0
-        assert turns.ahead("c", 0.0, lambda _: 1000.0) == 0.0
+        assert turns.ahead("a", 0.0, {"b": 1000.0}) == 50.0
+        assert turns.ahead("c", 0.0, {"b": 1000.0}) == 0.0
 
     def test_what_was_not_used_comes_back_as_turns(self) -> None:
         turns = VirtualTime[str](lambda _: 1.0)
@@ -282,6 +299,14 @@ class TestFairQueue:
         waiting.append([entry("one", tenant="shy", weight=10.0)])
         assert waiting.ahead("shy", Priority.NORMAL) == pytest.approx(20.0)
         assert waiting.ahead("loud", Priority.NORMAL) == pytest.approx(1010.0)
+
+    def test_what_others_will_add_counts_by_their_shares_only(self) -> None:
+        waiting = queue()
+        waiting.append([entry("one", weight=40.0)])
+        tenants, classes = {"b": 1e6}, {Priority.URGENT: 1e6, Priority.BATCH: 8.0}
+        assert waiting.ahead("a", Priority.NORMAL) == pytest.approx(40.0)
+        assert waiting.ahead("a", Priority.NORMAL, tenants) == pytest.approx(80.0)
+        assert waiting.ahead("a", Priority.NORMAL, {}, classes) == pytest.approx(40 + 160 + 8)
 
     def test_a_tenant_pays_for_what_it_got(self) -> None:
         waiting = queue()

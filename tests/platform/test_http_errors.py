@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, Field, ValidationError
 
 from headpond.errors import HeadpondError, ModelNotFound, Overloaded, PayloadTooLarge
 from headpond.http.app import ASGIApp
-from headpond.http.errors import envelope, error_headers
+from headpond.http.errors import envelope, error_headers, invalid_request
 from headpond.testing.asgi import AsgiRequest
 from headpond.testing.scripted import ScriptedBackend
 
@@ -151,3 +153,30 @@ def test_waits_are_whole_seconds_of_at_least_one_and_exact_milliseconds() -> Non
 
 def test_a_backends_own_field_is_kept() -> None:
     assert envelope(ModelNotFound(param="deployment"))["error"]["param"] == "deployment"
+
+
+class Told(BaseModel):
+    """Fields of the kinds that pydantic has Python's words for."""
+
+    many: tuple[int, ...] = ()
+    listed: list[int] = []
+    named: dict[str, int] = {}
+    few: Annotated[tuple[int, ...], Field(max_length=1)] = ()
+    inner: Told | None = None
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('{"many": 0}', "many: Input should be an array"),
+        ('{"listed": 0}', "listed: Input should be an array"),
+        ('{"named": 0}', "named: Input should be an object"),
+        ('{"inner": 0}', "inner: Input should be an object"),
+        ("[]", "Input should be an object"),
+        ('{"few": [1, 2]}', "few: Array should have at most 1 item after validation, not 2"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words_of_json(body: str, expected: str) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        Told.model_validate_json(body)
+    assert invalid_request(refusal.value, body.encode()).message == expected

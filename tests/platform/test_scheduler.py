@@ -638,6 +638,15 @@ def test_a_missed_deadline_raises_after_outputs_and_never_ends_well() -> None:
     bench.check_clean()
 
 
+def test_who_is_late_is_told_before_the_next_step() -> None:
+    bench = Bench()
+    bench.submit(item("stays", outputs=10))
+    late = bench.loop.submit(call(item("late", outputs=10), deadline_s=1.5 * STEP_S))
+    bench.loop.run()
+    assert late.reports[0].total_s == pytest.approx(2 * STEP_S)
+    bench.check_clean()
+
+
 def test_what_finishes_in_the_step_in_which_the_deadline_passes_is_delivered() -> None:
     bench = Bench()
     just = bench.loop.submit(call(item("x", outputs=5), deadline_s=4.5 * STEP_S))

@@ -10,6 +10,9 @@ from headpond.client.stream import AsyncStream, Stream
 from headpond.models_wire import Model, ModelList
 from headpond_workloads.generation.schema_chat import ChatCompletion, ChatCompletionChunk
 from headpond_workloads.generation.schema_completions import Completion
+from headpond_workloads.generation.schema_responses import Response
+from headpond_workloads.generation.schema_responses_events import ResponseEvent
+from headpond_workloads.generation.schema_tokenize import Detokenization, Tokenization
 
 
 def sync_calls(client: Client, streaming: bool) -> None:
@@ -56,6 +59,73 @@ def sync_calls(client: Client, streaming: bool) -> None:
     client.completions.create(model="m", prompt=5)  # type: ignore[call-overload]
 
 
+def what_outputs_must_be(client: Client) -> None:
+    schema = {"type": "object"}
+    answer = client.chat.completions.create(
+        model="m",
+        messages=[
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "1"},
+        ],
+        response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}},
+        tools=[{"type": "function", "function": {"name": "f", "parameters": schema}}],
+        tool_choice={"type": "function", "function": {"name": "f"}},
+        parallel_tool_calls=False,
+        reasoning_effort="low",
+        chat_template_kwargs={"enable_thinking": False},
+        guided_choice=["a", "b"],
+        structured_outputs={"regex": "a+"},
+        adapter="formal",
+    )
+    for call in answer.choices[0].message.tool_calls or []:
+        assert_type(call.function.arguments, str)
+    assert_type(answer.choices[0].message.reasoning_content, str | None)
+    client.completions.create(model="m", prompt="a", echo=True, best_of=2, guided_regex="a")
+    client.chat.completions.create(model="m", messages=[], tool_choice="some")  # type: ignore[call-overload]
+    client.chat.completions.create(model="m", messages=[], n="2")  # type: ignore[call-overload]
+
+
+def responses(client: Client, streaming: bool) -> None:
+    create = client.responses.create
+    whole = create(
+        model="m",
+        input=[
+            {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "1"},
+        ],
+        instructions="be brief",
+        text={"format": {"type": "json_schema", "name": "n", "schema": {}}},
+        tools=[{"type": "function", "name": "f", "parameters": {}}],
+        tool_choice={"type": "function", "name": "f"},
+        reasoning={"effort": "high"},
+    )
+    assert_type(whole, Response)
+    assert_type(whole.output_text, str)
+    assert_type(create(model="m", input="a", stream=streaming), Response | Stream[ResponseEvent])
+    with create(model="m", input="a", stream=True) as stream:
+        for event in stream:
+            if event.root.type == "response.output_text.delta":
+                assert_type(event.root.delta, str)
+    create(model="m", input=[{"role": "user", "content": "hi"}, *whole.output])
+    create(model="m")  # type: ignore[call-overload]
+    create(model="m", input=5)  # type: ignore[call-overload]
+
+
+def tokens(client: Client) -> None:
+    found = client.tokenize(model="m", prompt="a", return_token_strs=True)
+    assert_type(found, Tokenization)
+    assert_type(client.detokenize(model="m", tokens=found.tokens), Detokenization)
+    client.tokenize(prompt="a")  # type: ignore[call-arg]
+
+
 async def async_calls(client: AsyncClient) -> None:
     chat = client.chat.completions
     assert_type(await chat.create(model="m", messages=[]), ChatCompletion)
@@ -65,6 +135,13 @@ async def async_calls(client: AsyncClient) -> None:
     assert_type(await client.completions.create(model="m", prompt="a"), Completion)
     assert_type(await client.models.list(), ModelList)
     assert_type(await client.workloads(), tuple[Workload, ...])
+    assert_type(await client.responses.create(model="m", input="a"), Response)
+    assert_type(
+        await client.responses.create(model="m", input="a", stream=True),
+        AsyncStream[ResponseEvent],
+    )
+    assert_type(await client.tokenize(model="m", prompt="a"), Tokenization)
+    assert_type(await client.detokenize(model="m", tokens=[1]), Detokenization)
     async with client, await client.completions.create(model="m", prompt="", stream=True) as stream:
         async for chunk in stream:
             assert_type(chunk, Completion)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -66,24 +66,25 @@ class VirtualTime(Generic[Key]):
             given_back = self._start[key] - work / self._weight_of(key)
             self._start[key] = max(self._now, given_back)
 
-    def ahead(self, key: Key, own: float, waiting: Callable[[Key], float]) -> float:
+    def ahead(self, key: Key, own: float, others: Mapping[Key, float]) -> float:
         """Estimate the work that is served before what `key` adds to `own` work of its own.
 
-        Others are served until their tags pass the one at which the new work would be.
+        Others are served until their tags pass the one that the new work would have.
 
         Args:
             key: Who adds work.
             own: What it has waiting already.
-            waiting: What a backlogged key has waiting.
+            others: What everybody else has waiting, or will have in time.
         """
-        tag = max(self._now, self._start.get(key, 0.0)) if self._backlogged else 0.0
-        tag += own / self._weight_of(key)
-        others = sum(
-            min(waiting(other), max(tag - self._start[other], 0.0) * self._weight_of(other))
-            for other in self._backlogged
+        tag = self._tag(key) + own / self._weight_of(key)
+        return own + sum(
+            min(work, max(tag - self._tag(other), 0.0) * self._weight_of(other))
+            for other, work in others.items()
             if other != key
         )
-        return own + others
+
+    def _tag(self, key: Key) -> float:
+        return max(self._now, self._start.get(key, 0.0))
 
     def _forget(self) -> None:
         """Drop resting keys that would start at the virtual time anyway."""

@@ -22,6 +22,7 @@ LEAST_CHARGE = 1.0
 """Work that weighs less is charged as this much, so that free work crowds nobody out."""
 
 Content = TypeVar("Content")
+Key = TypeVar("Key")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -160,19 +161,30 @@ class FairQueue(Generic[Content]):
             self._classes.refund(entry.priority, unused)
             self._tenants[entry.priority].refund(entry.tenant, unused)
 
-    def ahead(self, tenant: str, priority: Priority) -> float:
+    def ahead(
+        self,
+        tenant: str,
+        priority: Priority,
+        tenants: Mapping[str, float] = MappingProxyType({}),
+        classes: Mapping[Priority, float] = MappingProxyType({}),
+    ) -> float:
         """Estimate the weighed work that is served before a new entry of this tenant.
 
-        That is what the tenant has waiting itself, and what the others get meanwhile.
+        Args:
+            tenant: Who adds one.
+            priority: The class it is in.
+            tenants: What others in the class will add meanwhile.
+            classes: What other classes will.
         """
-        lines = self._lines[priority]
-        line = lines.get(tenant)
-        own = 0.0 if line is None else line.weight
-        in_class = self._tenants[priority].ahead(tenant, own, lambda other: lines[other].weight)
-        return self._classes.ahead(priority, in_class, self._weight_of_class)
-
-    def _weight_of_class(self, priority: Priority) -> float:
-        return sum(line.weight for line in self._lines[priority].values())
+        waiting = {other: line.weight for other, line in self._lines[priority].items()}
+        own = waiting.get(tenant, 0.0)
+        in_class = self._tenants[priority].ahead(tenant, own, _sum(waiting, tenants))
+        waiting_classes = {
+            other: sum(line.weight for line in lines.values())
+            for other, lines in self._lines.items()
+            if other is not priority
+        }
+        return self._classes.ahead(priority, in_class, _sum(waiting_classes, classes))
 
     def _weight_of(self, tenant: str) -> float:
         return self._tenant_weights.get(tenant, 1.0)
@@ -194,3 +206,7 @@ class FairQueue(Generic[Content]):
         tenants.sleep(entry.tenant)
         if not lines:
             self._classes.sleep(entry.priority)
+
+
+def _sum(one: Mapping[Key, float], other: Mapping[Key, float]) -> Mapping[Key, float]:
+    return {key: one.get(key, 0.0) + other.get(key, 0.0) for key in one.keys() | other.keys()}

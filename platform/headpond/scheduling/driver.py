@@ -25,6 +25,7 @@ class Driver:
         engine: Engine,
         scheduler: Scheduler,
         clock: Callable[[], float],
+        deliver: Callable[[Sequence[Delivery]], None],
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         """Bind the two sides.
@@ -33,21 +34,29 @@ class Driver:
             engine: Does the work; may block for as long as a step takes.
             scheduler: Decides; it is never held locked while the engine works.
             clock: Monotonic seconds.
+            deliver: Gets what callers get, once a turn or twice.
             lock: Guards the scheduler where others offer and cancel calls meanwhile.
         """
         self._engine = engine
         self._scheduler = scheduler
         self._clock = clock
+        self._deliver = deliver
         self._lock = lock or nullcontext()
 
-    def turn(self) -> list[Delivery]:
-        """Do one turn: preempt, release, start, step, release; return what callers get."""
+    def turn(self) -> None:
+        """Do one turn: preempt, release, start, step, release; deliver what callers get.
+
+        Calls that end before the step are delivered before it: who is late, or gone, is not
+        kept waiting for one step more.
+        """
         scheduler = self._scheduler
         with self._lock:
             turn = scheduler.decide(self._clock())
         for item in turn.preempted:
             self._preempt(item)
         self._release()
+        if scheduler.has_news:
+            self._collect()
         for item in turn.started:
             self._start(item)
         grants = [grant for grant in turn.grants if grant[0].stage is Stage.RUNNING]
@@ -56,8 +65,13 @@ class Driver:
             with self._lock:
                 scheduler.advance(grants, results, self._clock())
         self._release()
+        self._collect()
+
+    def _collect(self) -> None:
         with self._lock:
-            return scheduler.collect(self._clock())
+            deliveries = self._scheduler.collect(self._clock())
+        if deliveries:
+            self._deliver(deliveries)
 
     def _step(self, grants: Sequence[Grant]) -> Sequence[Progress[object]]:
         quanta = [Quantum(slot=item.slot, units=units) for item, units in grants]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 
 from headpond.admission.drain import DrainRate, retry_after_s
+from headpond.admission.inflow import Inflow
 from headpond.admission.queue import FairQueue
 from headpond.call import Priority
 from headpond.errors import Overloaded
@@ -13,12 +14,16 @@ from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
 from headpond.scheduling.sequence import Item, LiveCall
 
+_ROUNDS = 4
+"""The longer the wait, the more others add, and the longer the wait: so often this is done."""
+
 
 class Forecast:
     """Expects a call to wait for a slot, or for the first phases before its own.
 
     - With all slots taken, the next one is free when the item that lacks least is done;
-      until it is a call's turn, what waits before it (by its fair share) has to drain.
+      until it is a call's turn, what waits before it has to drain, and what those add
+      meanwhile who have a claim to go first by their shares.
     - With slots free, first phases that are shorter than its own go first, and of longer
       ones as much as its own.
 
@@ -37,6 +42,8 @@ class Forecast:
         self.drain = drain
         self.blocked = False
         self._done = DrainRate()
+        self._classes = Inflow[Priority]()
+        self._tenants = {priority: Inflow[str]() for priority in Priority}
         self._queue = queue
         self._residency = residency
         self._pace = pace
@@ -52,6 +59,13 @@ class Forecast:
         self.drain.record(done + spared, busy_s)
         self._done.record(done, busy_s)
 
+    def admitted(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
+        """Note what a call adds to the queue."""
+        tenant, priority = call.call.tenant, call.call.priority
+        weight = sum(item.weight for item in items)
+        self._classes.add(priority, weight, now_s)
+        self._tenants[priority].add(tenant, weight, now_s)
+
     def check(
         self, call: LiveCall, items: Sequence[Item], now_s: float, longest_s: float | None
     ) -> None:
@@ -66,7 +80,7 @@ class Forecast:
         Raises:
             Overloaded: Its work would begin after its deadline, or later than `longest_s`.
         """
-        wait_s = self.wait_s(call, items)
+        wait_s = self.wait_s(call, items, now_s)
         left_s = call.deadline_at_s - now_s
         if wait_s > left_s:
             raise Overloaded(
@@ -81,7 +95,7 @@ class Forecast:
                 retry_after_s=retry_after_s(wait_s - longest_s),
             )
 
-    def wait_s(self, call: LiveCall, items: Sequence[Item]) -> float:
+    def wait_s(self, call: LiveCall, items: Sequence[Item], now_s: float) -> float:
         """Return the seconds until work on the first of `items` begins; 0 where unknown."""
         waiting = len(self._queue)
         free = 0 if self.blocked else self._residency.free_slots
@@ -89,11 +103,23 @@ class Forecast:
         first_s = self._first_phases_s(least, min(waiting, free))
         if waiting < free:
             return first_s
-        ahead = self._queue.ahead(call.call.tenant, call.call.priority)
-        if waiting:
-            ahead *= (waiting - free) / waiting
-        slot_s = self._next_slot_s(least, free) + (self.drain.wait_s(ahead) or 0.0)
+        waiting_part = (waiting - free) / waiting if waiting else 0.0
+        slot_s = self._next_slot_s(least, free) + self._turn_s(call, waiting_part, now_s)
         return max(slot_s, first_s)
+
+    def _turn_s(self, call: LiveCall, part: float, now_s: float) -> float:
+        """Return how long `part` of the queue takes to drain before it is a call's turn."""
+        tenant, priority = call.call.tenant, call.call.priority
+        turn_s = 0.0
+        for _ in range(_ROUNDS):
+            ahead = self._queue.ahead(
+                tenant,
+                priority,
+                self._tenants[priority].within(turn_s, now_s),
+                self._classes.within(turn_s, now_s),
+            )
+            turn_s = self.drain.wait_s(ahead * part) or 0.0
+        return turn_s
 
     def _first_phases_s(self, item: Item, starting: int) -> float:
         """Return what first phases take that are dealt before the item's own."""

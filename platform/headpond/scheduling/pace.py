@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from headpond.admission.drain import DrainRate
 from headpond.scheduling.estimate import Estimate
 
-AIM = 0.8
-"""The part of what is allowed that is used: steps vary."""
+STRETCH_USED, GAP_USED = 0.7, 0.8
+"""The parts of what is allowed that are aimed at: steps vary."""
+
+LEAST_UNITS = 8
+"""First phases get so much of a step in any case: they always go on."""
 
 QUIET_EVERY = 32
 """After so many steps with held-back first phases one goes without, to measure it anew."""
@@ -40,21 +43,17 @@ class Room:
 class Pace:
     """What steps take, and so what fits into one."""
 
-    def __init__(
-        self, *, step_budget: int, granule: int, stretch: float, gap_s: float | None
-    ) -> None:
+    def __init__(self, *, step_budget: int, stretch: float, gap_s: float | None) -> None:
         """Start with nothing measured.
 
         Args:
             step_budget: Units that a step may work off at most.
-            granule: Units that a first phase gets at least.
             stretch: How much longer than without first phases a step may take.
             gap_s: The bound on the time between two outputs, if there is one.
         """
         self._step_budget = step_budget
-        self._granule = granule
-        self._extra = AIM * (stretch - 1.0)
-        self._gap_s = None if gap_s is None else AIM * gap_s
+        self._extra = STRETCH_USED * (stretch - 1.0)
+        self._gap_s = None if gap_s is None else GAP_USED * gap_s
         self._quiet: dict[int, Estimate] = {}
         self._measured: list[int] = []
         self._beside, self._alone = Estimate(), Estimate()
@@ -71,7 +70,7 @@ class Pace:
         """
         if units:
             self._rate.record(units, seconds)
-            if units < self._granule:
+            if units < LEAST_UNITS:
                 return  # what so few add is lost in the noise
             added = max(seconds - (self.quiet_s(max(steady, 1)) or 0.0), _LEAST_ADDED * seconds)
             (self._beside if steady else self._alone).observe(added / units)
@@ -135,4 +134,4 @@ class Pace:
 
     def _units(self, seconds: float, added_s: float | None, most: int) -> int:
         fitting = int(seconds / added_s) if added_s else 0
-        return min(max(fitting, self._granule), most)
+        return min(max(fitting, LEAST_UNITS), most)

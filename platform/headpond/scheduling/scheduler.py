@@ -26,7 +26,6 @@ from headpond.engine import Progress
 from headpond.errors import (
     DeadlineExceeded,
     DeclarationError,
-    EngineFailed,
     HeadpondError,
     InvalidRequest,
 )
@@ -35,6 +34,7 @@ from headpond.scheduling.border import attempt
 from headpond.scheduling.composer import Composer, Grant
 from headpond.scheduling.deadlines import Deadlines
 from headpond.scheduling.forecast import Forecast
+from headpond.scheduling.missteps import Missteps
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked_off
@@ -92,13 +92,13 @@ class Scheduler:
         self._device_phase = next(p.name for p in record.phases if p.kind is PhaseKind.DEVICE)
         self._phase_rank = {phase.name: rank for rank, phase in enumerate(record.phases[1:-1])}
         self._closing_phase = _closing_phase(record)
+        self._missteps = Missteps(record)
         self.drain = DrainRate()
         limit = record.overload.queue_limit.weigh(self._units)
         self.queue: FairQueue[Item] = FairQueue(limit, self.drain, tenant_weights)
         self.residency = Residency(state, state_bytes=state_bytes, max_slots=max_slots)
         self._pace = Pace(
             step_budget=self._batching.step_budget,
-            granule=state.granule,
             stretch=self._batching.stretch,
             gap_s=_least(rate.bounds.gap_s for rate in record.throughput),
         )
@@ -237,6 +237,11 @@ class Scheduler:
         item.call.open -= 1
         self._touched[item.call] = None
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there may be something to collect."""
+        return bool(self._touched)
+
     def collect(self, now_s: float) -> list[Delivery]:
         """Hand out what this turn has for each call: for streams at once, else at the end."""
         deliveries = []
@@ -271,6 +276,7 @@ class Scheduler:
             entries.append(item.waiting)
         self._forecast.check(call, items, now_s, self._longest_wait_s)
         self.queue.append(entries)
+        self._forecast.admitted(call, items, now_s)
         self._deadlines.add(call)
 
     def _start(self, turn: Turn, now_s: float) -> None:
@@ -298,7 +304,7 @@ class Scheduler:
         if progress.outputs:
             item.give(progress.outputs, now_s)
             self._touched[item.call] = None
-        error = progress.error or self._misstep(item, progress)
+        error = progress.error or self._missteps.find(item, progress)
         if error is None and progress.phase is not None:
             self._enter(item.call, progress.phase, now_s)
         if error is not None:
@@ -309,18 +315,6 @@ class Scheduler:
             if self._closing_phase is not None and item.call.all_over:
                 self._enter(item.call, self._closing_phase, now_s)
         return progress.units - skipped if first else 0
-
-    def _misstep(self, item: Item, progress: Progress[object]) -> EngineFailed | None:
-        """Return what an engine did against the protocol or its own record, if anything."""
-        if item.held > min(item.granted, item.extent):
-            return EngineFailed(f"it went further along the {self._batching.axis} than it may")
-        if not 0 <= progress.skipped <= progress.units:
-            return EngineFailed(f"it skipped more {self._batching.axis} than it passed")
-        if progress.phase is not None and progress.phase not in self._phase_rank:
-            return EngineFailed("it went to a phase that is not declared")
-        if progress.finished is not None and not self._units.keys() >= progress.finished.keys():
-            return EngineFailed("it came to work in a unit that is not declared")
-        return None
 
     def _enter(self, call: LiveCall, phase: str, now_s: float) -> None:
         """Move a call's time forward; an item that lags behind another moves nothing."""

@@ -36,7 +36,7 @@ class EngineThread:
             engine: Does the work.
             clock: Monotonic seconds.
             stuck_after_s: A turn that takes longer means a stuck engine.
-            deliver: Called on the thread, once a turn, with what callers get.
+            deliver: Called on the thread, once a turn or twice, with what callers get.
             ended: Called on the thread when it ends, whatever the reason.
         """
         self._scheduler = scheduler
@@ -45,7 +45,7 @@ class EngineThread:
         self._deliver = deliver
         self._ended = ended
         self._lock = threading.Condition(threading.Lock())
-        self._driver = Driver(engine, scheduler, clock, self._lock)
+        self._driver = Driver(engine, scheduler, clock, self._hand_over, self._lock)
         self._thread = threading.Thread(target=self._run, name="headpond-engine", daemon=True)
         self._busy_since: float | None = None
         self._stopping = False
@@ -149,12 +149,14 @@ class EngineThread:
         try:
             while self._wait():
                 self._busy_since = self._clock()
-                deliveries = self._driver.turn()
+                self._driver.turn()
                 self._busy_since = None
-                if deliveries:
-                    self._deliver(deliveries)
         finally:
             self._ended()
+
+    def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
+        self._busy_since = self._clock()  # whoever reads this finds an engine that goes on
+        self._deliver(deliveries)
 
     def _wait(self) -> bool:
         """Sleep until there is work; False when there will be no more."""

@@ -120,6 +120,7 @@ class SimulatedEngine:
         self.steps: list[dict[str, int]] = []
         self.slots: list[SimulatedSlot] = []
         self.preemptions = 0
+        self._open: dict[SimulatedSlot, None] = {}
         self._clock = clock
         self._step_s = step_s
         self._unit_s = unit_s
@@ -130,7 +131,7 @@ class SimulatedEngine:
     @property
     def open_slots(self) -> list[SimulatedSlot]:
         """The slots that were started and not released."""
-        return [slot for slot in self.slots if not slot.released]
+        return list(self._open)
 
     def tallies(self) -> Mapping[str, int]:
         """Count nothing."""
@@ -158,6 +159,7 @@ class SimulatedEngine:
             raise RuntimeError(f"cannot start {item.name}")
         slot = SimulatedSlot(item=item, prompt_left=item.prompt)
         self.slots.append(slot)
+        self._open[slot] = None
         return slot
 
     def step(self, quanta: Sequence[Quantum[SimulatedSlot]]) -> list[Progress[str]]:
@@ -177,7 +179,7 @@ class SimulatedEngine:
     def preempt(self, slot: SimulatedSlot) -> int:
         """Drop a slot's state and return how much of it comes again."""
         self._check(not slot.released and not slot.over, "preempted a slot that is over")
-        self._check(len(self.open_slots) > 1, "preempted the only slot")
+        self._check(len(self._open) > 1, "preempted the only slot")
         if slot.item.trouble == "preempt":
             raise RuntimeError(f"cannot preempt {slot.item.name}")
         self.preemptions += 1
@@ -190,6 +192,7 @@ class SimulatedEngine:
         """Free a slot."""
         self._check(not slot.released, "released a slot twice")
         slot.released, slot.held = True, 0
+        del self._open[slot]
         if slot.item.trouble == "release":
             raise RuntimeError(f"cannot release {slot.item.name}")
 
@@ -212,7 +215,7 @@ class SimulatedEngine:
             self._check(1 <= quantum.units <= max(first, 1), "stepped further than it can go")
 
     def _check_capacity(self) -> None:
-        held = sum(-(-slot.held // self._granule) * self._granule for slot in self.open_slots)
+        held = sum(-(-slot.held // self._granule) * self._granule for slot in self._open)
         within = self._capacity is None or held <= self._capacity
         self._check(within, "held more state than there is")
 

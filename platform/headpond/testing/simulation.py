@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -160,7 +160,7 @@ class SimulatedLoop:
         )
         self._clock = clock
         self._intake = Intake(record, engine, Limits(record, symbols, {}), bundle="simulated@1+0")
-        self._driver = Driver(engine, self.scheduler, clock)
+        self._driver = Driver(engine, self.scheduler, clock, self._deliver)
         self._calls: dict[LiveCall, SimulatedCall] = {}
 
     def submit(self, call: Call) -> SimulatedCall:
@@ -175,7 +175,7 @@ class SimulatedLoop:
         delivery = self.scheduler.offer(live, self._clock())
         served = self._calls[live] = SimulatedCall(live)
         if delivery is not None:
-            _hand_over(delivery, served)
+            self._deliver((delivery,))
         return served
 
     def cancel(self, call: SimulatedCall) -> None:
@@ -184,8 +184,7 @@ class SimulatedLoop:
 
     def turn(self) -> None:
         """Do one turn and hand out what it gave."""
-        for delivery in self._driver.turn():
-            _hand_over(delivery, self._calls[delivery.call])
+        self._driver.turn()
 
     def run(self, most_turns: int = 10_000) -> None:
         """Do turns until every call is over.
@@ -199,9 +198,10 @@ class SimulatedLoop:
             self.turn()
         raise TimeoutError(f"{len(self.scheduler.calls)} calls go on after {most_turns} turns")
 
-
-def _hand_over(delivery: Delivery, call: SimulatedCall) -> None:
-    call.events.extend(delivery.events)
-    if delivery.report is not None:
-        call.reports.append(delivery.report)
-        call.error = delivery.error
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            call = self._calls[delivery.call]
+            call.events.extend(delivery.events)
+            if delivery.report is not None:
+                call.reports.append(delivery.report)
+                call.error = delivery.error

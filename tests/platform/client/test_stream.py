@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import httpx2
 import pytest
@@ -23,6 +25,24 @@ Chunk = Callable[[str], str]
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 DONE = "data: [DONE]\n\n"
+WHOLE = {
+    "id": "resp",
+    "created_at": 1,
+    "status": "completed",
+    "model": "m",
+    "output": [],
+    "parallel_tool_calls": True,
+    "reasoning": {},
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": 1.0,
+}
+
+
+def event(name: str, **fields: object) -> str:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **fields})}\n\n"
 
 
 class TestTruncation:
@@ -54,6 +74,33 @@ class TestTruncation:
             await stream.close()
             with pytest.raises(StreamTruncated):
                 await anext(stream)
+
+
+class TestStreamsWithoutDone:
+    """Streams whose own last event says that they are over."""
+
+    GROWN: ClassVar = event("response.output_text.delta", item_id="m", output_index=0, delta="a")
+    OVER: ClassVar = event("response.completed", response=WHOLE)
+
+    def test_the_last_event_ends_them(self) -> None:
+        server = ScriptedServer(sse_response(ScriptedBody(self.GROWN, self.OVER)))
+        with httpx2.Client(transport=httpx2.MockTransport(server)) as http:
+            stream = Client(http_client=http).responses.create(model="m", input="a", stream=True)
+            assert [each.root.type for each in stream][-1] == "response.completed"
+
+    async def test_the_last_event_ends_async_ones(self) -> None:
+        server = ScriptedServer(sse_response(ScriptedBody(self.GROWN, self.OVER)))
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(server)) as http:
+            client = AsyncClient(http_client=http)
+            stream = await client.responses.create(model="m", input="a", stream=True)
+            assert [each.root.type async for each in stream][-1] == "response.completed"
+
+    def test_without_it_they_are_truncated(self) -> None:
+        server = ScriptedServer(sse_response(ScriptedBody(self.GROWN)))
+        with httpx2.Client(transport=httpx2.MockTransport(server)) as http:
+            stream = Client(http_client=http).responses.create(model="m", input="a", stream=True)
+            with pytest.raises(StreamTruncated):
+                list(stream)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
     GPTNeoXConfig,
@@ -29,7 +29,7 @@ from headpond.engine import EngineSettings, Json, Progress, Quantum
 from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.load import load
 from headpond_workloads.generation.engine.sequence import Slot
-from headpond_workloads.generation.items import GenerationItem, TextDelta
+from headpond_workloads.generation.items import GenerationItem, TextDelta, ToolCallDelta
 
 Config = TypeVar("Config", bound=PretrainedConfig)
 
@@ -134,7 +134,13 @@ def bundle_of(folder: Path, architecture: str, stop_tokens: Iterable[str] = ()) 
     return Bundle(manifest=manifest, root=folder, files=files)
 
 
-def save_tiny(folder: Path, config: PretrainedConfig, *, seed: int = 7) -> Tiny:
+def save_tiny(
+    folder: Path,
+    config: PretrainedConfig,
+    *,
+    seed: int = 7,
+    tokens: Sequence[AddedToken] = (),
+) -> Tiny:
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     with torch.no_grad():
@@ -143,6 +149,7 @@ def save_tiny(folder: Path, config: PretrainedConfig, *, seed: int = 7) -> Tiny:
                 parameter.normal_(std=0.4)
     model.generation_config.eos_token_id = model.config.eos_token_id = None
     tokenizer = train_tokenizer()
+    tokenizer.add_tokens(list(tokens))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     bundle = bundle_of(folder, type(model).__name__)
@@ -279,8 +286,30 @@ class Run:
         return "".join(delta.text for delta in self.deltas)
 
     @property
+    def calls(self) -> list[tuple[str, str]]:
+        return joined_calls(call for delta in self.deltas for call in delta.tool_calls)
+
+    @property
     def output_ids(self) -> list[int]:
         return [token_id for delta in self.deltas for token_id in delta.token_ids]
+
+
+def joined_calls(deltas: Iterable[ToolCallDelta]) -> list[tuple[str, str]]:
+    """Put deltas together as a client does: name and arguments of each call."""
+    calls: list[tuple[str, str]] = []
+    ids: set[str] = set()
+    for delta in deltas:
+        if delta.name is not None:
+            assert delta.index == len(calls)
+            assert delta.call_id is not None
+            assert delta.call_id not in ids
+            ids.add(delta.call_id)
+            calls.append((delta.name, delta.arguments))
+        else:
+            assert delta.index == len(calls) - 1
+            assert delta.call_id is None
+            calls[-1] = (calls[-1][0], calls[-1][1] + delta.arguments)
+    return calls
 
 
 Drive = Callable[..., list[Run]]

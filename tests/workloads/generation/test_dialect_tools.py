@@ -9,7 +9,6 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion as OpenAiChat
 from openai.types.chat import ChatCompletionChunk as OpenAiChunk
-from openai.types.chat import ChatCompletionMessageFunctionToolCall as OpenAiCall
 from pydantic import ValidationError
 
 from headpond.call import Output
@@ -31,7 +30,8 @@ from headpond_workloads.generation.items import (
 CHAT = routes[0]
 HEADING = Heading(request_id="r-1", created_s=1, model="chat", fingerprint="m@1+abc")
 USER = {"role": "user", "content": "hi"}
-EMPTY: dict[str, Json] = {"type": "object", "properties": {}}
+EMPTY: Mapping[str, Json] = {"type": "object", "properties": {}}
+CITY: Mapping[str, Json] = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
 def chat(**fields: object) -> Exchange:
@@ -71,14 +71,10 @@ def refused(fields: Mapping[str, object]) -> InvalidRequest:
 
 class TestTools:
     def test_tools_are_passed_on(self) -> None:
-        schema: dict[str, Json] = {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-        }
-        tools = [function("f", description="d", parameters=schema, strict=True), function("g")]
+        tools = [function("f", description="d", parameters=CITY, strict=True), function("g")]
         made = item(chat(tools=tools, parallel_tool_calls=False))
         assert made.prompt.tools == (
-            Tool(name="f", description="d", parameters=schema, strict=True),
+            Tool(name="f", description="d", parameters=CITY, strict=True),
             Tool(name="g", parameters=EMPTY),
         )
         assert (made.tool_choice, made.parallel_tool_calls) == ("auto", False)
@@ -408,7 +404,6 @@ class TestAnswers:
         assert found.content == "I look"
         assert found.model_extra == {"reasoning_content": "hmm"}
         calls = found.tool_calls or []
-        assert all(isinstance(each, OpenAiCall) for each in calls)
         assert [(each.id, each.function.name, each.function.arguments) for each in calls] == [
             ("c0", "f", '{"a": 1}'),
             ("c1", "g", "{}"),

@@ -1,202 +1,261 @@
-"""Outputs that are held to a form, with tiny models that would write anything."""
+"""Masks that hold an output to a grammar, and grammars that must not hold up the others."""
 
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
+import jsonschema_rs
+import numpy as np
 import pytest
-from pydantic import TypeAdapter
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from headpond.engine import EngineSettings, Immediate, Json
+from headpond.engine import Json
 from headpond.errors import InvalidRequest
-from headpond_workloads.generation.engine.engine import GenerationEngine
-from headpond_workloads.generation.engine.load import load
-from headpond_workloads.generation.items import (
-    Constraint,
-    DetokenizeItem,
-    GenerationItem,
-    Message,
-    Prompt,
-    Sampling,
-    TokenizeItem,
-    Tokens,
-    Tool,
-    ToolName,
-)
-from workloads.generation.conftest import llama_config, save_tiny
+from headpond_workloads.generation.engine.form import grammar_of
+from headpond_workloads.generation.engine.grammar import Grammars, Matcher, mask
+from headpond_workloads.generation.engine.vocabulary import Vocabulary
+from headpond_workloads.generation.items import Constraint
+from workloads.generation.conftest import train_tokenizer
 
-if TYPE_CHECKING:
-    from workloads.generation.conftest import Drive, Tiny
-
-PROMPT = Prompt(messages=(Message(role="user", content="hi"),))
-WEATHER = Tool(
-    name="weather",
-    description="What the weather is.",
-    parameters={
-        "type": "object",
-        "properties": {"city": {"enum": ["Rome", "Oslo"]}, "days": {"$ref": "#/$defs/days"}},
-        "required": ["city", "days"],
-        "additionalProperties": False,
-        "$defs": {"days": {"enum": [1, 2]}},
-    },
-)
-TIME = Tool(name="time", parameters={"type": "object", "properties": {}})
+TOKENIZER = train_tokenizer()
+VOCABULARY = Vocabulary(TOKENIZER.backend_tokenizer)
+VOCAB, EOS = 400, 2
+GRAMMARS = Grammars(TOKENIZER, VOCAB, frozenset({EOS}))
 
 
-@pytest.fixture(scope="module")
-def caller(tmp_path_factory: pytest.TempPathFactory) -> GenerationEngine:
-    """An engine whose bundle says that its model calls tools."""
-    config = llama_config()
-    config.max_position_embeddings = 2048
-    tiny = save_tiny(tmp_path_factory.mktemp("caller"), config)
-    output: dict[str, Json] = {
-        "stop_tokens": ["<|im_end|>"],
-        "tool_syntax": "hermes",
-        "reasoning": {"begin": "<think>", "end": "</think>"},
-    }
-    manifest = tiny.bundle.manifest.model_copy(update={"output": output})
-    return load(replace(tiny.bundle, manifest=manifest), EngineSettings(state_bytes=2**22))
+def matcher_of(constraint: Constraint) -> Matcher:
+    return GRAMMARS.matcher(grammar_of(constraint), constraint.param)
 
 
-def held(constraint: Constraint, seed: int, **more: object) -> GenerationItem:
-    return GenerationItem(
-        prompt=PROMPT,
-        max_output_tokens=90,
-        sampling=Sampling(seed=seed, temperature=0.7),
-        constraint=constraint,
-        **more,  # type: ignore[arg-type]
-    )
+def schema_of(schema: Json) -> Constraint:
+    return Constraint(kind="json_schema", source=json.dumps(schema), param="schema")
 
 
-FORMS = {
-    "choice": (Constraint(kind="choice", source='["yes", "no \\"é\\""]'), r'yes|no "é"'),
-    "regex": (Constraint(kind="regex", source="[0-9]{3}-[a-f]{2}"), r"[0-9]{3}-[a-f]{2}"),
-    "lark": (Constraint(kind="lark", source='start: "a" "b"+ "c"'), r"ab+c"),
+def allowed(matcher: Matcher) -> list[int]:
+    bits = np.unpackbits(matcher.bits().view(np.uint8), bitorder="little")
+    return [int(each) for each in np.flatnonzero(bits)]
+
+
+def accepts(matcher: Matcher, text: str) -> bool:
+    """Whether the output can be this text and end there."""
+    for token_id in TOKENIZER.encode(text):
+        if matcher.complete or token_id not in allowed(matcher):
+            return False
+        matcher.accept(token_id)
+    return matcher.complete or EOS in allowed(matcher)
+
+
+def walk(matcher: Matcher, seed: int, most: int = 400) -> str | None:
+    """Write anything that is allowed, in a hurry to end; None when it does not."""
+    random = Random(seed)  # noqa: S311 - tests
+    raw = b""
+    for _ in range(most):
+        open_to = allowed(matcher)
+        assert open_to, matcher.refusal
+        if EOS in open_to:
+            return raw.decode()
+        closing = [each for each in open_to if VOCABULARY.raw(each) in b'"}],:0123456789']
+        token_id = random.choice(closing if closing and random.random() < 0.7 else open_to)
+        raw += VOCABULARY.raw(token_id)
+        matcher.accept(token_id)
+        if matcher.complete:
+            return raw.decode()
+    return None
+
+
+KINDS = {
+    "choice": ('["yes", "no \\"é\\" \\\\ 👋"]', ["yes", 'no "é" \\ 👋'], ["ye", "yes.", ""]),
+    "regex": ("[0-9]{3}-[a-f]{2}/", ["123-ab/"], ["123-ag/", "12-ab/", "123-ab/ "]),
+    "lark": ('start: "a" "b"+ "c"', ["abc", "abbbc"], ["ac", "ab"]),
+    "json_object": ("", ["{}", '{"a": [1, "é", null]}'], ["[]", "{", "{} "]),
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_outputs_have_their_form(caller: GenerationEngine, drive: Drive, form: str) -> None:
-    constraint, expression = FORMS[form]
-    runs = drive(caller, [held(constraint, seed) for seed in range(8)])
-    for run in runs:
-        finished = run.deltas[-1].finish_reason
-        assert re.fullmatch(expression, run.text) or finished == "length"
-    assert any(run.deltas[-1].finish_reason == "stop" for run in runs)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_has_the_form_passes_and_nothing_else(kind: str) -> None:
+    source, right, wrong = KINDS[kind]
+    constraint = Constraint(kind=kind, source=source)  # type: ignore[arg-type]
+    for text in right:
+        assert accepts(matcher_of(constraint), text)
+    for text in wrong:
+        assert not accepts(matcher_of(constraint), text)
 
 
-def test_json_follows_its_schema_in_company_of_free_text(
-    caller: GenerationEngine, drive: Drive
-) -> None:
-    schema = {
-        "type": "object",
-        "properties": {
-            "n": {"type": "integer", "minimum": 0, "maximum": 9},
-            "ok": {"enum": [True]},
-        },
-        "required": ["n", "ok"],
-        "additionalProperties": False,
-    }
-    constraint = Constraint(kind="json_schema", source=json.dumps(schema))
-    free = GenerationItem(prompt=PROMPT, max_output_tokens=30, sampling=Sampling(seed=1))
-    runs = drive(caller, [held(constraint, 1), free, held(constraint, 2), held(constraint, 3)])
-    whole = [
-        run for at, run in enumerate(runs) if at != 1 and run.deltas[-1].finish_reason == "stop"
-    ]
-    assert whole
-    for run in whole:
-        value = TypeAdapter(dict[str, int | bool]).validate_json(run.text)
-        assert value.keys() == {"n", "ok"}
-        assert 0 <= value["n"] <= 9
+names = st.sampled_from(["a", "b c", '"', "é", "名", "$ref", ""])
+leaves = st.one_of(
+    st.sampled_from(
+        [
+            {"type": "boolean"}, {"type": "null"}, {"type": "integer"}, {"type": "number"},
+            {"type": "string"}, {"type": "string", "minLength": 2, "maxLength": 4},
+            {"type": "string", "pattern": "^[a-c]{1,3}x$"}, {"type": "string", "format": "date"},
+            {"type": "integer", "minimum": -3, "maximum": 12}, {"const": 'a"b\\\n'},
+            {"type": "number", "exclusiveMinimum": 0.5, "maximum": 2}, {"type": ["null", "integer"]},
+        ]
+    ),
+    st.lists(st.one_of(st.integers(-9, 9), names, st.none()), min_size=1, max_size=4, unique=True).map(
+        lambda values: {"enum": values}
+    ),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "constraint",
-    [
-        Constraint(kind="regex", source="(((", param="guided_regex"),
-        Constraint(kind="json_schema", source='{"type": "wat"}', param="schema"),
-        Constraint(kind="json_schema", source="[", param="schema"),
-        Constraint(kind="lark", source="start: nothing", param="guided_grammar"),
-        Constraint(kind="lark", source="x" * 2**20, param="guided_grammar"),
-    ],
-)
-def test_a_form_that_is_none_is_refused_by_name(
-    caller: GenerationEngine, constraint: Constraint
-) -> None:
+def containers(inner: st.SearchStrategy[dict[str, Json]]) -> st.SearchStrategy[dict[str, Json]]:
+    def an_object(parts: tuple[dict[str, dict[str, Json]], set[str], bool]) -> dict[str, Json]:
+        properties, required, more = parts
+        needed: list[Json] = [*sorted(required & properties.keys())]
+        return {
+            "type": "object",
+            "properties": dict(properties),
+            "required": needed,
+            "additionalProperties": more,
+        }
+
+    return st.one_of(
+        st.tuples(st.dictionaries(names, inner, max_size=4), st.sets(names), st.booleans()).map(
+            an_object
+        ),
+        st.tuples(inner, st.integers(0, 2), st.integers(2, 4)).map(
+            lambda parts: {
+                "type": "array", "items": parts[0], "minItems": parts[1], "maxItems": parts[2]
+            }
+        ),
+        st.lists(inner, min_size=1, max_size=3).map(lambda options: {"anyOf": [*options]}),
+    )  # fmt: skip
+
+
+schemas = st.recursive(leaves, containers, max_leaves=6)
+
+
+@settings(max_examples=120, deadline=None)
+@given(schema=schemas, seed=st.integers(0, 2**16))
+def test_whatever_is_written_under_a_schema_is_valid(schema: dict[str, Json], seed: int) -> None:
+    text = walk(matcher_of(schema_of(schema)), seed)
+    if text is not None:
+        # 1e999 is a JSON number, but none of Python's.
+        value = json.loads(text, parse_float=lambda digits: min(float(digits), 1e300))
+        jsonschema_rs.validate(schema, value)
+
+
+def test_most_of_what_is_written_ends() -> None:
+    schema: Json = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    texts = [walk(matcher_of(schema_of(schema)), seed) for seed in range(20)]
+    assert sum(text is not None for text in texts) > 10
+
+
+def test_white_space_comes_to_an_end() -> None:
+    matcher = matcher_of(schema_of({"type": "array", "items": {"type": "null"}}))
+    assert accepts(matcher, "[\n    null,\n    null\n]")
+    assert not accepts(matcher_of(schema_of({"type": "array"})), "[" + "\n" * 50 + "]")
+
+
+REFUSED = {
+    "regex": Constraint(kind="regex", source="(((", param="guided_regex"),
+    "type": schema_of({"type": "wat"}),
+    "json": Constraint(kind="json_schema", source="[", param="schema"),
+    "list": Constraint(kind="json_schema", source="[]", param="schema"),
+    "depth": Constraint(kind="json_schema", source="[" * 100_000, param="schema"),
+    "keyword": schema_of({"type": "string", "format": "no such format"}),
+    "nothing": schema_of(False),
+    "loop": schema_of({"$ref": "#"}),
+    "remote": schema_of({"$ref": "https://example.org/schema"}),
+    "surrogate": Constraint(kind="regex", source="\ud800", param="guided_regex"),
+    "unknown rule": Constraint(kind="lark", source="start: nothing", param="guided_grammar"),
+    "no end": Constraint(kind="lark", source="start: start", param="guided_grammar"),
+    "long": Constraint(kind="lark", source="x" * 2**20, param="guided_grammar"),
+    "choices": Constraint(kind="choice", source="[1]", param="guided_choice"),
+    "no choice": Constraint(kind="choice", source="[]", param="guided_choice"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_form_that_is_none_is_refused_by_name(name: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        caller.plan(held(constraint, 1), "tenant")
-    assert refusal.value.param == constraint.param
+        matcher_of(REFUSED[name])
+    assert refusal.value.param == REFUSED[name].param
+    assert len(refusal.value.message) < 500
 
 
-class TestTools:
-    def item(self, choice: str, *, parallel: bool = False) -> GenerationItem:
-        return GenerationItem(
-            prompt=replace(PROMPT, tools=(WEATHER, TIME)),
-            max_output_tokens=400,
-            sampling=Sampling(seed=3, temperature=0.5),
-            tool_choice=ToolName(choice),
-            parallel_tool_calls=parallel,
-        )
-
-    def test_a_named_tool_is_called(self, caller: GenerationEngine, drive: Drive) -> None:
-        (run,) = drive(caller, [self.item("weather")])
-        (call,) = [call for delta in run.deltas for call in delta.tool_calls]
-        assert run.deltas[-1].finish_reason == "tool_calls"
-        assert run.text.strip() == ""
-        assert call.name == "weather"
-        arguments = json.loads(call.arguments)
-        assert arguments["city"] in {"Rome", "Oslo"}
-        assert arguments["days"] in {1, 2}
-
-    def test_a_model_that_calls_none_refuses_tools(self, engine: GenerationEngine) -> None:
-        with pytest.raises(InvalidRequest) as refusal:
-            engine.plan(self.item("auto"), "tenant")
-        assert refusal.value.param == "tools"
-        unasked = replace(self.item("none"), max_output_tokens=9)
-        assert engine.plan(unasked, "tenant").prepared.matcher is None
-
-    def test_the_prompt_tells_of_tools(self, caller: GenerationEngine) -> None:
-        def prompt(item: GenerationItem) -> str:
-            tokens = caller.plan(item, "tenant").prepared.token_ids
-            answer = caller.plan(DetokenizeItem(token_ids=tokens), "tenant").answer
-            assert isinstance(answer, Immediate)
-            (spelled,) = answer.outputs
-            assert isinstance(spelled, Tokens)
-            return spelled.text
-
-        told = prompt(self.item("auto"))
-        assert '"weather"' in told
-        assert "What the weather is." in told
-        assert "weather" not in prompt(self.item("none"))
+HARD: dict[str, Constraint] = {
+    "repeated": Constraint(kind="regex", source="((a{1,100}){1,100}){1,100}"),
+    "backwards": Constraint(kind="regex", source="(.*a.{30}){9}"),
+    "both": Constraint(kind="lark", source="start: T\nT: /.*a.{60}/ & /.*b.{50}/ & /.*c.{40}/"),
+    "ambiguous": Constraint(kind="lark", source='start: e\ne: e e | e e e | "a" | '),
+    "deep": Constraint(kind="lark", source='start: a{9999}\na: b{9999}\nb: "x"{9999}'),
+    "pattern": schema_of({"type": "string", "pattern": "^(a{1000}){1000}$"}),
+    "long": schema_of({"type": "string", "minLength": 10**6, "maxLength": 10**7}),
+    "many": schema_of({"type": "array", "items": {"type": "integer"}, "minItems": 10**9}),
+    "multiple": schema_of({"type": "integer", "multipleOf": 999_983}),
+    "properties": schema_of({"properties": {f"p{at}": {"type": "integer"} for at in range(3000)}}),
+    "values": schema_of({"enum": [f"v{at}" for at in range(9000)]}),
+    "memory": schema_of({"allOf": [{"pattern": f".*{each * 5}.*"} for each in "abcdefghijklm"]}),
+    "stack": Constraint(
+        kind="lark", source="\n".join(["start: r0", *(f"r{n}: r{n + 1}" for n in range(9999))])
+    ),
+    "optional": Constraint(kind="regex", source="a?" * 20_000 + "a" * 2_000),
+}
 
 
-class TestTokens:
-    def tokens(self, engine: GenerationEngine, item: TokenizeItem | DetokenizeItem) -> Tokens:
-        answer = engine.plan(item, "tenant").answer
-        assert isinstance(answer, Immediate)
-        (tokens,) = answer.outputs
-        assert isinstance(tokens, Tokens)
-        return tokens
+@pytest.mark.parametrize("name", HARD)
+def test_no_form_holds_up_the_others(name: str) -> None:
+    """Refused when planned or given up when drawn, or held: this process sees the end of it."""
+    try:
+        matcher = matcher_of(HARD[name])
+    except InvalidRequest:
+        matcher = None
+    random = Random(1)  # noqa: S311 - tests
+    for _ in range(100):
+        if matcher is None or matcher.complete or not (open_to := allowed(matcher)):
+            break
+        matcher.accept(random.choice(open_to))
+    # A usual form is held as ever.
+    assert accepts(matcher_of(Constraint(kind="regex", source="[ab]+")), "abba")
 
-    def test_text_and_tokens_are_each_other(self, engine: GenerationEngine, tiny: Tiny) -> None:
-        text = "The quick brown fox, Grüße 👋🏽"
-        tokens = self.tokens(engine, TokenizeItem(prompt=Prompt(text=text)))
-        assert list(tokens.token_ids) == tiny.tokenizer.encode(text)
-        assert len(tokens.pieces) == len(tokens.token_ids)
-        assert tokens.context_tokens == 160
-        back = self.tokens(engine, DetokenizeItem(token_ids=tokens.token_ids))
-        assert back.text == text
 
-    def test_a_conversation_may_end_before_the_answer(self, engine: GenerationEngine) -> None:
-        with_prompt = self.tokens(engine, TokenizeItem(prompt=PROMPT))
-        without = self.tokens(engine, TokenizeItem(prompt=PROMPT, add_generation_prompt=False))
-        assert with_prompt.token_ids[: len(without.token_ids)] == without.token_ids
-        assert len(with_prompt.token_ids) > len(without.token_ids)
+def test_a_form_that_gets_too_hard_says_so() -> None:
+    matcher = matcher_of(HARD["repeated"])
+    (letter,) = TOKENIZER.encode("a")
+    for _ in range(99):
+        if matcher.refusal is not None:
+            break
+        matcher.accept(letter)
+        matcher.bits()
+    assert matcher.refusal is not None
+    assert matcher.refusal.param == HARD["repeated"].param
+    assert not matcher.complete
+    assert not allowed(matcher)
 
-    def test_unknown_ids_are_refused(self, engine: GenerationEngine) -> None:
-        with pytest.raises(InvalidRequest) as refusal:
-            engine.plan(DetokenizeItem(token_ids=(1, 10**6)), "tenant")
-        assert refusal.value.param == "tokens"
+
+def test_rows_that_are_not_held_are_left_alone() -> None:
+    logits = torch.randn(3, VOCAB)
+    before = logits.clone()
+    yes = matcher_of(Constraint(kind="choice", source='["yes", "no"]'))
+    digits = matcher_of(Constraint(kind="regex", source="[0-9]+"))
+    mask(logits, [(0, yes), (2, digits)])
+    assert torch.equal(logits[1], before[1])
+    for row, matcher in ((0, yes), (2, digits)):
+        left = [int(each) for each in logits[row].isfinite().nonzero().flatten()]
+        assert left == allowed(matcher)
+        assert torch.equal(logits[row, left], before[row, left])
+
+
+def test_outputs_of_one_form_do_not_disturb_each_other() -> None:
+    constraint = Constraint(kind="regex", source="[ab]c")
+    first, second = matcher_of(constraint), matcher_of(constraint)
+    first.accept(TOKENIZER.encode("a")[0])
+    assert accepts(second, "bc")
+    assert accepts(first, "c")
+
+
+def test_threads_may_ask_for_forms_at_once() -> None:
+    grammars = Grammars(TOKENIZER, VOCAB, frozenset({EOS}))
+
+    def check(at: int) -> bool:
+        constraint = Constraint(kind="regex", source=f"x{{{at % 90 + 1}}}")
+        matcher = grammars.matcher(grammar_of(constraint), "guided_regex")
+        return accepts(matcher, "x" * (at % 90 + 1))
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(check, range(400)))

@@ -8,9 +8,10 @@ from headpond_workloads.generation.engine.reader import Marks, Reader
 from headpond_workloads.generation.engine.sampler import Drawn, SamplerState
 from headpond_workloads.generation.engine.sequence import Prepared, Slot
 from headpond_workloads.generation.engine.text import TextStream
+from headpond_workloads.generation.engine.tool_syntax import SYNTAXES
 from headpond_workloads.generation.engine.vocabulary import Vocabulary
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling, TextDelta
-from workloads.generation.conftest import train_tokenizer
+from workloads.generation.conftest import joined_calls, train_tokenizer
 
 TOKENIZER = train_tokenizer()
 VOCABULARY = Vocabulary(TOKENIZER.backend_tokenizer)
@@ -32,7 +33,11 @@ def start(*, parallel: bool, stop: tuple[str, ...] = ()) -> Slot:
         table=BlockTable(BlockPool(1), 16),
         sampler=SamplerState(Sampling(), ()),
         text=TextStream(stop),
-        reader=Reader(tools=True, reasoning=Marks(begin="<think>", end="</think>")),
+        reader=Reader(
+            syntax=SYNTAXES["hermes"],
+            reasoning=Marks(begin="<think>", end="</think>"),
+            most_calls=None if parallel else 1,
+        ),
     )
 
 
@@ -52,7 +57,7 @@ def joined(deltas: list[TextDelta]) -> tuple[object, ...]:
     return (
         "".join(delta.text for delta in deltas),
         "".join(delta.reasoning for delta in deltas),
-        [(call.name, call.arguments) for delta in deltas for call in delta.tool_calls],
+        joined_calls(call for delta in deltas for call in delta.tool_calls),
         [each for delta in deltas for each in delta.token_ids],
         [entry.chosen.token_id for delta in deltas for entry in delta.logprobs],
         deltas[-1].finish_reason,
@@ -74,7 +79,7 @@ def test_how_many_tokens_come_at_once_has_no_influence(
 def test_calls_are_told_from_what_is_said(parallel: bool, calls: int) -> None:
     text, reasoning, found, token_ids, _, reason, usage = joined(write(start(parallel=parallel), 7))
     assert isinstance(text, str)
-    assert text.startswith("Let me see. ")
+    assert text == ("Let me see. done" if parallel else "Let me see.")
     assert reasoning == "hm, 東京?"
     assert isinstance(found, list)
     assert [name for name, _ in found] == ["look"] * calls

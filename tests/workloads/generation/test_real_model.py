@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jsonschema_rs
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from headpond.bundle.fixtures import check_fixtures
 from headpond.bundle.store import Bundle, open_bundle
-from headpond.engine import EngineSettings
+from headpond.engine import EngineSettings, Json
 from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.load import load
 from headpond_workloads.generation.engine.weights import model_folder
-from headpond_workloads.generation.items import GenerationItem, Message, Prompt, Sampling
+from headpond_workloads.generation.items import (
+    Constraint,
+    GenerationItem,
+    Message,
+    Prompt,
+    Sampling,
+    Tool,
+    ToolName,
+)
 from headpond_workloads.generation.record import record
 
 if TYPE_CHECKING:
@@ -143,6 +153,61 @@ def test_tokens_in_bfloat16_leave_transformers_at_near_ties_only(
         ours, theirs = (float(logits[token_id]) for token_id in pairs[apart])
         # Two steps of bfloat16 at the size of these logits.
         assert abs(ours - theirs) <= 2 * 2**-7 * max(abs(ours), abs(theirs))
+
+
+PERSON: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "tags": {"type": "array", "items": {"enum": ["kind", "tall", "loud"]}, "maxItems": 2},
+    },
+    "required": ["name", "age", "tags"],
+    "additionalProperties": False,
+}
+WEATHER = Tool(
+    name="get_current_weather",
+    description="Get the current weather in a city.",
+    parameters={
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 20}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+)
+
+
+def test_samples_follow_a_schema_beside_free_text(rounded: GenerationEngine, drive: Drive) -> None:
+    constraint = Constraint(kind="json_schema", source=json.dumps(PERSON))
+    asked = GenerationItem(
+        prompt=user("Give me a person as JSON."), max_output_tokens=120, constraint=constraint
+    )
+    samplings = [Sampling(temperature=0), *(Sampling(seed=seed) for seed in range(4))]
+    items = [replace(asked, sampling=sampling) for sampling in samplings]
+    runs = drive(rounded, [ITEMS[0], *items])
+    assert runs[0].output_ids == drive(rounded, [ITEMS[0]])[0].output_ids
+    for run in runs[1:]:
+        assert run.deltas[-1].finish_reason == "stop"
+        jsonschema_rs.validate(PERSON, json.loads(run.text))
+    assert len({run.text for run in runs[1:]}) > 3
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("choice", ["required", "get_current_weather"])
+def test_a_tool_is_called_when_one_must_be(
+    rounded: GenerationEngine, drive: Drive, choice: str, *, parallel: bool
+) -> None:
+    item = GenerationItem(
+        prompt=replace(user("What is the weather in Paris?"), tools=(WEATHER,)),
+        max_output_tokens=200,
+        sampling=Sampling(temperature=0),
+        tool_choice=ToolName(choice),
+        parallel_tool_calls=parallel,
+    )
+    (run,) = drive(rounded, [item])
+    assert run.text == ""
+    assert run.deltas[-1].finish_reason == "tool_calls"
+    assert run.calls[0] == ("get_current_weather", '{"city": "Paris"}')
 
 
 def test_the_bundles_fixtures_pass(bundle: Bundle, rounded: GenerationEngine) -> None:

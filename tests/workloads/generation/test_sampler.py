@@ -12,11 +12,11 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from headpond_workloads.generation.engine.drawing import candidates, draw_rows
 from headpond_workloads.generation.engine.sampler import (
     Draw,
     Drawn,
     SamplerState,
-    candidates,
     sample,
 )
 from headpond_workloads.generation.items import Sampling
@@ -34,6 +34,13 @@ def draw(sampling: Sampling, position: int = 0, logprobs: int | None = None) -> 
 
 def drawn_ids(logits: Tensor, draws: list[Draw]) -> list[int | None]:
     return [each.token_id for each in sample(logits.clone(), draws)]
+
+
+def distribution(logits: Tensor, sampling: Sampling) -> Tensor:
+    """What a row of logits comes to after the filters."""
+    ((_, token_ids, weights),) = candidates(logits, [sampling])
+    found = torch.zeros(logits.shape[-1], dtype=torch.float64)
+    return found.index_put((token_ids[0],), weights[0] / weights.sum()).float()
 
 
 FILTERS = [
@@ -61,8 +68,7 @@ def test_the_distribution_is_that_of_transformers(sampling: Sampling, seed: int)
     if sampling.min_p:
         warpers.append(MinPLogitsWarper(sampling.min_p))
     expected = warpers(torch.zeros(1, 1, dtype=torch.long), logits.clone()).softmax(-1)[0]  # type: ignore[arg-type]
-    token_ids, weights = candidates(logits[0] / sampling.temperature, sampling)
-    found = torch.zeros(VOCAB).index_put((token_ids,), weights / weights.sum())
+    found = distribution(logits / sampling.temperature, sampling)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -72,8 +78,7 @@ def test_frequencies_follow_the_distribution(sampling: Sampling) -> None:
     state = SamplerState(sampling, ())
     draws = [Draw(state=state, position=at, logprobs=None) for at in range(20_000)]
     counts = torch.bincount(torch.tensor(drawn_ids(logits.expand(20_000, -1), draws)), minlength=6)
-    token_ids, weights = candidates(logits[0], sampling)
-    expected = torch.zeros(6).index_put((token_ids,), weights / weights.sum())
+    expected = distribution(logits, sampling)
     torch.testing.assert_close(counts / 20_000, expected, rtol=0, atol=0.015)
 
 
@@ -86,6 +91,18 @@ def test_a_seed_gives_the_same_tokens_alone_and_in_any_batch() -> None:
     together = [drawn_ids(rows, [draw(each, at) for each in mixed])[4:5] for at in range(30)]
     assert alone == together
     assert len({tuple(each) for each in alone}) > 3
+
+
+def test_of_equals_those_with_the_lowest_ids_are_kept() -> None:
+    for size in (40, VOCAB):
+        rows = torch.zeros(4, size)
+        assert draw_rows(rows, [Sampling(top_k=4)] * 4, [0.1, 0.3, 0.6, 0.9]) == [0, 1, 2, 3]
+
+
+def test_the_last_random_number_draws_a_token_that_is_allowed() -> None:
+    rows = torch.full((2, VOCAB), -torch.inf)
+    rows[:, 3:5] = 0.0
+    assert draw_rows(rows, [Sampling(), Sampling(top_k=9)], [1 - 2**-53] * 2) == [4, 4]
 
 
 def test_without_a_seed_every_request_draws_its_own() -> None:

@@ -370,8 +370,8 @@ class TestRefusals:
     def test_empty_values_of_a_wrong_type_are_wrong(
         self, field: str, right: type | tuple[type, ...]
     ) -> None:
-        empty: tuple[object, ...] = (0, False, "", [], {})
-        for value in empty:
+        values: tuple[object, ...] = (0, False, "", [], {})
+        for value in values:
             if not isinstance(value, right):
                 assert {path.split(".")[0] for path in refused_at({field: value})} == {field}
 
@@ -384,6 +384,29 @@ class TestRefusals:
         with pytest.raises(ValidationError) as refusal:
             chat(metadata=dict.fromkeys(map(str, range(200_000)), 0))
         assert refusal.value.error_count() == 1
+
+    @pytest.mark.parametrize(
+        ("read", "fields", "path"),
+        [
+            (chat, {"messages": [USER] * 8193}, "messages"),
+            (
+                chat,
+                {"messages": [{"role": "user", "content": [part("")] * 1025}]},
+                "messages.0.content",
+            ),
+            (completion, {"prompt": ["a"] * 129}, "prompt"),
+            (completion, {"prompt": [[1]] * 129}, "prompt"),
+        ],
+    )
+    def test_lists_are_bounded(self, read: Read, fields: dict[str, object], path: str) -> None:
+        assert refused_at(fields, read) == {path}
+
+    @pytest.mark.parametrize("samples", [{"n": 3}, {"best_of": 3}])
+    def test_prompts_times_samples_are_bounded(self, samples: dict[str, object]) -> None:
+        with pytest.raises(InvalidRequest) as refusal:
+            completion(prompt=["a"] * 43, **samples).ask()
+        assert refusal.value.param == "prompt"
+        assert len(items(completion(prompt=["a"] * 42, **samples).ask())) == 126
 
     @pytest.mark.parametrize("value", [5, ["a", "b", "c", "d", "e"], [1]])
     def test_what_is_said_of_stop_is_not_said_in_python(self, value: object) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from headpond.engine import Progress, Quantum
 from headpond_workloads.generation.engine.block_manager import BlockManager
 from headpond_workloads.generation.engine.blocks import BlockPool, BlocksExhausted
-from headpond_workloads.generation.engine.conversation import Conversation
+from headpond_workloads.generation.engine.conversation import Conversation, Ways
 from headpond_workloads.generation.engine.draft_model import DraftModel
 from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.forward import CacheMemory, Span
@@ -133,7 +133,7 @@ def make(method: str, *, prefix: bool) -> tuple[GenerationEngine, Hash]:
         speculation = Speculation(drafter, tokens=3, max_rows=9)
     engine = GenerationEngine(
         tokenizer=tokenizer(),
-        conversation=Conversation(grammars=grammars()),
+        conversation=Conversation(Ways(), grammars()),
         runner=runner,
         blocks=BlockManager(pool, caches, PrefixCache(pool, BLOCK, ("x",)) if prefix else None),
         limits=Limits(context_tokens=BLOCKS * BLOCK, vocab_tokens=VOCAB),

@@ -22,6 +22,7 @@ from headpond_workloads.generation.schema_completions import (
     CompletionRequest,
     PromptSource,
 )
+from headpond_workloads.generation.schema_fields import MAX_ITEMS
 
 
 class CompletionExchange:
@@ -49,6 +50,11 @@ class CompletionExchange:
         self._check_best_of()
         if request.max_tokens == 0 and not request.echo:
             raise InvalidRequest("0 tokens are only allowed with echo", param="max_tokens")
+        count = len(request.prompt) * self._samples
+        if count > MAX_ITEMS:
+            raise InvalidRequest(
+                f"{count} samples in all are more than {MAX_ITEMS}", param="prompt"
+            )
         constraint = read_constraint(request)
         items = tuple(
             self._item(prompt, sample, constraint)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, Required, TypedDict
 
 from headpond_workloads.generation.params import JsonSchema, PlainFormat, SamplingParams
+from headpond_workloads.generation.schema_responses import OutputItem
 from headpond_workloads.generation.schema_tools import ReasoningEffort
 
 
@@ -80,7 +81,8 @@ class ReasoningEffortParam(TypedDict):
     effort: ReasoningEffort | None
 
 
-InputItemParam = InputMessage | FunctionCallItem | FunctionCallOutputItem
+InputItemParam = InputMessage | FunctionCallItem | FunctionCallOutputItem | OutputItem
+"""An item of the input; those of an earlier response can be given as they are."""
 
 
 class ResponseParams(SamplingParams, total=False):

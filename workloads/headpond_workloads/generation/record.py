@@ -30,6 +30,7 @@ from headpond.record import (
 from headpond.state import StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.generation.dialects import routes
+from headpond_workloads.generation.schema_fields import MAX_ITEMS
 
 
 def cost(shape: Shape) -> Work:
@@ -64,7 +65,7 @@ record = WorkloadRecord(
             ),
             Dim(name="cached_tokens", summary="prompt tokens whose keys and values are held"),
         ),
-        max_items=128,
+        max_items=MAX_ITEMS,
     ),
     units=(
         WorkUnit(name="input_tokens", summary="prompt token that was not cached", weight=0.15),

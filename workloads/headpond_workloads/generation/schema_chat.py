@@ -9,9 +9,19 @@ from pydantic_core import PydanticCustomError
 
 from headpond_workloads.generation.schema import GenerationRequest, Usage
 from headpond_workloads.generation.schema_constraint import ResponseFormat
-from headpond_workloads.generation.schema_fields import Count, Flag, JsonObject, Metadata, NonEmpty
+from headpond_workloads.generation.schema_fields import (
+    MAX_PARTS,
+    MAX_TURNS,
+    Count,
+    Flag,
+    JsonObject,
+    Metadata,
+    NonEmpty,
+    at_most,
+)
 from headpond_workloads.generation.schema_logprobs import TokenLogprobs
 from headpond_workloads.generation.schema_tools import (
+    FEW,
     FunctionCall,
     FunctionCallChunk,
     FunctionCallParam,
@@ -50,7 +60,7 @@ def _as_parts(value: object) -> object:
 
 
 Content = Annotated[
-    Annotated[tuple[ContentPart, ...], Field(fail_fast=True)] | None,
+    Annotated[tuple[ContentPart, ...], Field(fail_fast=True), at_most(MAX_PARTS)] | None,
     BeforeValidator(_as_parts, json_schema_input_type=str | list[ContentPart] | None),
 ]
 
@@ -65,7 +75,7 @@ class ChatMessage(BaseModel):
     name: str | None = None
     refusal: str | None = None
     tool_call_id: NonEmpty | None = None
-    tool_calls: Annotated[tuple[ToolCallParam, ...], Field(fail_fast=True)] | None = None
+    tool_calls: Annotated[tuple[ToolCallParam, ...], Field(fail_fast=True), FEW] | None = None
     function_call: FunctionCallParam | None = None
     audio: JsonObject | None = None
     reasoning_content: str | None = Field(
@@ -86,6 +96,7 @@ def _some(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
 Messages = Annotated[
     tuple[ChatMessage, ...],
     Field(fail_fast=True),
+    at_most(MAX_TURNS),
     AfterValidator(_some),
     Field(json_schema_extra={"minItems": 1}),
 ]
@@ -121,7 +132,7 @@ class ChatCompletionRequest(GenerationRequest):
     service_tier: str | None = None
 
     audio: JsonObject | None = None
-    modalities: Annotated[tuple[str, ...], Field(fail_fast=True)] | None = None
+    modalities: Annotated[tuple[str, ...], Field(fail_fast=True), FEW] | None = None
     moderation: JsonObject | None = None
     store: Flag | None = None
     verbosity: str | None = None

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from headpond_workloads.generation.schema import MAX_CHOICES, GenerationRequest, Usage
-from headpond_workloads.generation.schema_fields import MAX_ID, Count, Flag
+from headpond_workloads.generation.schema_fields import MAX_ID, MAX_ITEMS, Count, Flag
 
 COMPLETIONS_PATH = "/v1/completions"
 
@@ -28,6 +28,8 @@ def _read_prompts(value: object) -> object:
         raise PydanticCustomError("prompt", "must be a string, or a non-empty array")
     if isinstance(value[0], int):
         return (_token_ids(value),)
+    if len(value) > MAX_ITEMS:
+        raise PydanticCustomError("prompt", f"must hold at most {MAX_ITEMS} prompts")
     return tuple(_prompt(entry) for entry in value)
 
 

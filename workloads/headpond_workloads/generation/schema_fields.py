@@ -20,8 +20,25 @@ MAX_ID = 2**31
 """Token IDs are below this, whatever the model."""
 
 MAX_METADATA = 16
+MAX_ITEMS = 128
+"""The most sequences of one call: prompts times samples."""
+
+MAX_TURNS = 8192
+MAX_PARTS = 1024
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 """What OpenAI allows for the names of tools and of schemas."""
+
+
+def at_most(count: int) -> BeforeValidator:
+    """Return what refuses a longer list before any of its entries is read."""
+
+    def check(value: object) -> object:
+        if isinstance(value, list) and len(value) > count:
+            raise PydanticCustomError("too_many", f"must hold at most {count} entries")
+        return value
+
+    return BeforeValidator(check)
+
 
 Flag = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True)]

@@ -10,12 +10,15 @@ from pydantic_core import PydanticCustomError
 from headpond_workloads.generation.schema import SamplingRequest
 from headpond_workloads.generation.schema_chat import ContentPart
 from headpond_workloads.generation.schema_fields import (
+    MAX_PARTS,
+    MAX_TURNS,
     Count,
     Flag,
     JsonObject,
     Metadata,
     Name,
     NonEmpty,
+    at_most,
 )
 from headpond_workloads.generation.schema_logprobs import TokenLogprobs
 from headpond_workloads.generation.schema_tools import (
@@ -38,7 +41,7 @@ def _as_parts(value: object) -> object:
 
 
 Parts = Annotated[
-    Annotated[tuple[ContentPart, ...], Field(fail_fast=True)] | None,
+    Annotated[tuple[ContentPart, ...], Field(fail_fast=True), at_most(MAX_PARTS)] | None,
     BeforeValidator(_as_parts, json_schema_input_type=str | list[ContentPart] | None),
 ]
 
@@ -75,6 +78,7 @@ def _some(items: tuple[InputItem, ...]) -> tuple[InputItem, ...]:
 Input = Annotated[
     tuple[InputItem, ...],
     Field(fail_fast=True),
+    at_most(MAX_TURNS),
     AfterValidator(_some),
     BeforeValidator(_as_items, json_schema_input_type=str | list[InputItem]),
 ]
@@ -133,7 +137,7 @@ class ResponseRequest(SamplingRequest):
     tool_choice: ToolChoiceField = None
     parallel_tool_calls: Flag | None = None
     reasoning: ReasoningParam | None = None
-    include: Annotated[tuple[str, ...], Field(fail_fast=True)] | None = None
+    include: Annotated[tuple[str, ...], Field(fail_fast=True), FEW] | None = None
     top_logprobs: Annotated[Count, Field(ge=0, le=20)] | None = None
     chat_template_kwargs: JsonObject | None = Field(
         default=None, description="Extension: further variables of the model's chat template."

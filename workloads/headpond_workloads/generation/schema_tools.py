@@ -5,23 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
-from headpond_workloads.generation.schema_fields import Flag, JsonObject, Name, NonEmpty
+from headpond_workloads.generation.schema_fields import Flag, JsonObject, Name, NonEmpty, at_most
 
 MAX_TOOLS = 128
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-def _few(value: object) -> object:
-    if isinstance(value, list) and len(value) > MAX_TOOLS:
-        raise PydanticCustomError("tools", f"must hold at most {MAX_TOOLS} tools")
-    return value
-
-
-FEW = BeforeValidator(_few)
-"""Bounds a list of tools before any of them is read."""
+FEW = at_most(MAX_TOOLS)
 
 
 class FunctionParam(BaseModel):

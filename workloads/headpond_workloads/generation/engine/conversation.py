@@ -2,51 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headpond.bundle.manifest import Manifest
 from headpond.errors import BundleError, InvalidRequest
-from headpond_workloads.generation.engine import tool_syntax
+from headpond_workloads.generation.engine.form import Form, grammar_of, parameters_of
 from headpond_workloads.generation.engine.grammar import Grammars, Matcher
 from headpond_workloads.generation.engine.reader import Marks, Reader
-from headpond_workloads.generation.items import Constraint, GenerationItem, Prompt
+from headpond_workloads.generation.engine.tool_syntax import SYNTAXES, ToolSyntax
+from headpond_workloads.generation.engine.tool_words import TOOLS, ToolWords
+from headpond_workloads.generation.items import GenerationItem, Prompt, Tool
 
 
 class _Reasoning(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    begin: str
-    end: str
+    begin: str = Field(min_length=1)
+    end: str = Field(min_length=1)
     starts_inside: bool = False
 
 
 class _Output(BaseModel):
     model_config = ConfigDict(frozen=True)
 
-    tool_syntax: Literal["hermes"] | None = None
+    tool_syntax: Literal["hermes", "smollm", "mistral", "llama3_json"] | None = None
     reasoning: _Reasoning | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conversation:
-    """A model's ways.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ways:
+    """A model's ways, as its bundle declares them.
 
     Attributes:
-        grammars: Hold outputs to what they must be.
-        calls_tools: Whether it was trained to call tools in a syntax that is known.
+        syntax: How it calls tools; None when it can't, or not in a syntax that is known.
         reasoning: How it marks reasoning, or None.
+        tool_template: What tells it of tools, where its chat template doesn't; None takes
+            plain words.
     """
 
-    grammars: Grammars
-    calls_tools: bool = False
+    syntax: ToolSyntax | None = None
     reasoning: Marks | None = None
+    tool_template: str | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest, grammars: Grammars) -> Conversation:
-        """Read a bundle's output section.
+    def of(cls, manifest: Manifest) -> Ways:
+        """Read a bundle's output section, and `input.tool_template`.
 
         Raises:
             BundleError: Names what is not valid.
@@ -58,37 +62,130 @@ class Conversation:
             path = ".".join(["output", *map(str, first["loc"])])
             raise BundleError(f"{path}: {first['msg']}", param=path) from None
         declared = output.reasoning
-        marks = None if declared is None else Marks(**declared.model_dump())
-        return cls(grammars=grammars, calls_tools=output.tool_syntax is not None, reasoning=marks)
-
-    def matcher(self, item: GenerationItem) -> Matcher | None:
-        """Return what holds an item's output to its form, or None when it may be anything.
-
-        Raises:
-            InvalidRequest: The form is not valid, or tools are asked for that can't be called.
-        """
-        constraint = self._constraint(item)
-        return None if constraint is None else self.grammars.matcher(constraint)
-
-    def _constraint(self, item: GenerationItem) -> Constraint | None:
-        if item.prompt.tools and item.tool_choice != "none" and not self.calls_tools:
-            raise InvalidRequest("this model can't call tools", param="tools")
-        if not item.prompt.tools or item.tool_choice in {"auto", "none"}:
-            return item.constraint
-        if item.constraint is not None:
-            raise InvalidRequest(
-                "an output that must call tools can't be held to another form",
-                param=item.constraint.param,
+        template = manifest.input.get("tool_template")
+        if template is not None and not (isinstance(template, str) and TOOLS in template):
+            raise BundleError(
+                f"tool_template must be a text with {TOOLS} in it", param="input.tool_template"
             )
-        name = None if item.tool_choice == "required" else item.tool_choice
-        return tool_syntax.must_call(item.prompt.tools, name, parallel=item.parallel_tool_calls)
+        return cls(
+            syntax=SYNTAXES[output.tool_syntax] if output.tool_syntax else None,
+            reasoning=None if declared is None else Marks(**declared.model_dump()),
+            tool_template=template,
+        )
+
+    @property
+    def words(self) -> ToolWords | None:
+        """How to tell it of tools in words, when it can call any."""
+        if self.syntax is None:
+            return None
+        return ToolWords(syntax=self.syntax, instructions=self.tool_template)
+
+
+class Conversation:
+    """What a model's ways make of an item: what it reads, must write, and is read by."""
+
+    def __init__(self, ways: Ways, grammars: Grammars) -> None:
+        """Hold outputs by `grammars` to what they must be."""
+        self._ways = ways
+        self._grammars = grammars
 
     def prompt(self, item: GenerationItem) -> Prompt:
-        """Return what the model reads: of tools only when it may call them."""
-        return replace(item.prompt, tools=()) if item.tool_choice == "none" else item.prompt
+        """Return what the model reads: of tools only when it may call them.
 
-    def reader(self, item: GenerationItem) -> Reader | None:
-        """Return what tells the parts of an item's output; None where all is said."""
-        tools = bool(item.prompt.tools) and item.tool_choice != "none"
-        marks = self.reasoning if item.prompt.messages is not None else None
-        return Reader(tools=tools, reasoning=marks) if tools or marks else None
+        Raises:
+            InvalidRequest: There are tools, and the model can't call any.
+        """
+        if not item.prompt.tools:
+            return item.prompt
+        if item.tool_choice == "none":
+            return replace(item.prompt, tools=())
+        if self._ways.syntax is None:
+            raise InvalidRequest(
+                "this model can't call tools: its bundle declares no tool syntax", param="tools"
+            )
+        return item.prompt
+
+    def reader(self, item: GenerationItem, spelled: str) -> Reader | None:
+        """Return what tells the parts of an item's output; None where all is said.
+
+        Args:
+            item: What is asked for.
+            spelled: How the prompt ends.
+        """
+        syntax = self._ways.syntax if self._tools(item) else None
+        marks = self._marks(item, spelled)
+        if syntax is None and marks is None:
+            return None
+        single = not item.parallel_tool_calls
+        return Reader(
+            syntax=syntax,
+            reasoning=marks,
+            most_calls=1 if single else None,
+            exact=item.constraint is not None,
+        )
+
+    def matcher(self, item: GenerationItem, spelled: str) -> Matcher | None:
+        """Return what holds an item's output to its form, or None when it may be anything.
+
+        Args:
+            item: What is asked for.
+            spelled: How the prompt ends.
+
+        Raises:
+            InvalidRequest: The form is not valid; names the field.
+        """
+        tools = self._tools(item)
+        must_call = bool(tools) and item.tool_choice != "auto"
+        strict = item.constraint is None and any(tool.strict for tool in tools)
+        if item.constraint is None and not must_call and not strict:
+            return None
+        form = Form(self._grammars.token)
+        marks = self._marks(item, spelled)
+        if marks is not None:
+            form.add_reasoning(marks, inside=marks.starts_inside)
+        self._add_answers(form, item)
+        if item.constraint is not None and not must_call:
+            return self._grammars.matcher(form.whole(), item.constraint.param)
+        return self._holding(form, tools)
+
+    def _add_answers(self, form: Form, item: GenerationItem) -> None:
+        tools, syntax = self._tools(item), self._ways.syntax
+        must_call = bool(tools) and item.tool_choice != "auto"
+        if tools and syntax is not None:
+            several = item.parallel_tool_calls and not syntax.single
+            if must_call and item.tool_choice != "required":
+                named = [tool for tool in tools if tool.name == item.tool_choice]
+                form.add_calls(syntax, named, several=False)
+            elif must_call or item.constraint is not None:
+                form.add_calls(syntax, tools, several=several)
+            else:
+                form.add_text_with_calls(syntax, tools, several=several)
+        if item.constraint is not None and not must_call:
+            form.add_body(grammar_of(item.constraint))
+
+    def _holding(self, form: Form, tools: Sequence[Tool]) -> Matcher:
+        """Compile a form of calls; of an error, find the tool that it is about."""
+        try:
+            return self._grammars.matcher(form.whole(), "tools")
+        except InvalidRequest as error:
+            for tool in tools:
+                alone = Form(self._grammars.token)
+                alone.add_body(parameters_of(tool))
+                try:
+                    self._grammars.matcher(alone.whole(), "tools")
+                except InvalidRequest as reason:
+                    raise InvalidRequest(
+                        f"the parameters of {tool.name!r}: {reason}", param="tools"
+                    ) from None
+            raise error from None
+
+    def _tools(self, item: GenerationItem) -> Sequence[Tool]:
+        return () if item.tool_choice == "none" else item.prompt.tools
+
+    def _marks(self, item: GenerationItem, spelled: str) -> Marks | None:
+        """Return how an item's output marks reasoning; a template may begin it already."""
+        marks = self._ways.reasoning
+        if marks is None or item.prompt.messages is None:
+            return None
+        inside = spelled.rstrip().endswith(marks.begin)
+        return replace(marks, starts_inside=True) if inside else marks

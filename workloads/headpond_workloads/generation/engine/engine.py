@@ -100,16 +100,21 @@ class GenerationEngine:
             ContextLengthExceeded: It does not fit into the context; says both numbers.
         """
         if not isinstance(item, GenerationItem):
+            if isinstance(item, TokenizeItem):
+                least_tokens = self._tokenizer.least_tokens(item.prompt)
+                self._limits.check_length(least_tokens, item.prompt.param)
             tokens = self._tokenizer.tokens(item, self._limits.context_tokens)
             return Plan(shape={}, prepared=_ANSWERED, answer=Immediate(outputs=(tokens,)))
         return self._plan(item, namespace)
 
     def _plan(self, item: GenerationItem, namespace: str) -> Plan[Prepared]:
         adapter = self._limits.adapter(item.adapter)
-        matcher = self._conversation.matcher(item)
-        token_ids = self._tokenizer.encode(self._conversation.prompt(item))
+        prompt = self._conversation.prompt(item)
+        self._limits.check_length(self._tokenizer.least_tokens(prompt), prompt.param)
+        token_ids = self._tokenizer.encode(prompt)
         max_output_tokens = self._limits.output_tokens(item, len(token_ids))
         self._limits.check_sampling(item.sampling)
+        matcher = self._conversation.matcher(item, self._tokenizer.ending(token_ids))
         names = self._blocks.names(namespace, item.adapter, token_ids)
         reusable = len(token_ids) - 1 if item.prompt_logprobs is None else 0
         return Plan(
@@ -138,7 +143,9 @@ class GenerationEngine:
             table=self._blocks.table(),
             sampler=SamplerState(prepared.item.sampling, prepared.token_ids, prepared.matcher),
             text=TextStream(prepared.item.stop),
-            reader=self._conversation.reader(prepared.item),
+            reader=self._conversation.reader(
+                prepared.item, self._tokenizer.ending(prepared.token_ids)
+            ),
             names=None if prepared.names is None else prepared.names.copy(),
         )
 
@@ -209,7 +216,7 @@ class GenerationEngine:
             slot.status = Status.FINISHED
             slot.table.forget()
             units, skipped = slot.tell()
-            error = EngineFailed("the model's logits are not finite")
+            error = slot.sampler.refusal or EngineFailed("the model's logits are not finite")
             return Progress(units=units, skipped=skipped, error=error)
         outputs: list[TextDelta] = []
         if slot.returned < slot.prompt_tokens and slot.prepared.returns_prompt:

@@ -1,57 +1,53 @@
 """What an output must be, held while it is generated: masks over the vocabulary.
 
-llguidance does the parsing. It is kept up by Microsoft, covers JSON schema, regular
-expressions and Lark grammars in one engine, and computes a mask in tens of microseconds.
+llguidance does the parsing: it is kept up (also by vLLM's and SGLang's use of it), covers JSON
+schema, regular expressions and Lark grammars in one engine that bounds the work of each
+step, composes them, and computes a mask in tens of microseconds. xgrammar compiles ahead for
+the whole vocabulary, which takes seconds for the schemas of some requests.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
 from threading import Lock
 
 import numpy as np
 import torch
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer
-from llguidance.hf import from_tokenizer
+from llguidance import LLMatcher, LLTokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from headpond.errors import InvalidRequest
-from headpond_workloads.generation.items import Constraint
+from headpond_workloads.generation.engine.grammar_child import LIMITS, refusal
+from headpond_workloads.generation.engine.grammar_trial import GrammarTrial
 
-_KEPT = 128
-"""Compiled grammars that are kept for the next request."""
+_KEPT = 64
+_KEPT_BYTES = 128 * 2**20
+"""Compiled grammars that are kept for the next request, and what they take together."""
 
-_SOURCE_CHARS = 256 * 1024
-_LIMITS = LLParserLimits(max_grammar_size=200_000, step_max_items=50_000)
+_SOURCE_CHARS = 512 * 1024
 
 
 class Matcher:
     """Follows one output through its grammar."""
 
-    __slots__ = ("_bits", "_matcher", "_vocab_tokens")
+    __slots__ = ("_bits", "_matcher", "_param")
 
-    def __init__(self, matcher: LLMatcher, vocab_tokens: int) -> None:
-        """Begin at the start of the grammar that `matcher` is at the start of."""
+    def __init__(self, matcher: LLMatcher, vocab_tokens: int, param: str) -> None:
+        """Begin where `matcher` is; `param` is the wire field it came from."""
         self._matcher = matcher
-        self._vocab_tokens = vocab_tokens
+        self._param = param
         self._bits = np.zeros((vocab_tokens + 31) // 32, dtype=np.int32)
 
-    def mask(self, logits: Tensor) -> bool:
-        """Set the logits of tokens that can't follow to minus infinity, in place.
-
-        Args:
-            logits: One row, of shape [vocabulary].
-
-        Returns:
-            Whether any token can follow.
-        """
+    def bits(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """Return which tokens can follow, one bit each; none when none can."""
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
-        allowed = np.unpackbits(self._bits.view(np.uint8), bitorder="little")
-        mask = torch.from_numpy(allowed[: self._vocab_tokens] == 0).to(logits.device)
-        logits.masked_fill_(mask, float("-inf"))
-        return not self._matcher.is_error() and bool(allowed.any())
+        if self._matcher.is_error():
+            self._bits.fill(0)
+        return self._bits
 
     def accept(self, token_id: int) -> None:
         """Go on by the token that was chosen."""
@@ -60,16 +56,37 @@ class Matcher:
     @property
     def complete(self) -> bool:
         """Whether the output can't go on: whatever the grammar asks for is there."""
-        return self._matcher.is_stopped()
+        return self._matcher.is_stopped() and not self._matcher.is_error()
+
+    @property
+    def refusal(self) -> InvalidRequest | None:
+        """Why the grammar can't be followed any further, if so."""
+        if not self._matcher.is_error():
+            return None
+        return InvalidRequest(f"it can't be held: {refusal(self._matcher)}", param=self._param)
+
+
+def mask(logits: Tensor, held: Sequence[tuple[int, Matcher]]) -> None:
+    """Set the logits of tokens that can't follow to minus infinity, in place.
+
+    Args:
+        logits: Of shape [rows, vocabulary].
+        held: Rows with what holds them.
+    """
+    bits = np.stack([matcher.bits() for _, matcher in held]).view(np.uint8)
+    forbidden = np.unpackbits(~bits, axis=1, count=logits.shape[1], bitorder="little")
+    masks = torch.from_numpy(forbidden.view(np.bool_)).to(logits.device)
+    for (row, _), each in zip(held, masks, strict=True):
+        logits[row].masked_fill_(each, float("-inf"))
 
 
 class Grammars:
-    """Compiles constraints for one tokenizer; safe to call from several threads."""
+    """Compiles grammars for one tokenizer; safe to call from several threads."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerFast, vocab_tokens: int, eos_ids: frozenset[int]
     ) -> None:
-        """Prepare nothing: reading the vocabulary takes a second, and many never need it.
+        """Prepare nothing: reading the vocabulary takes a while, and many never need it.
 
         Args:
             tokenizer: Its vocabulary is what masks are over.
@@ -80,65 +97,65 @@ class Grammars:
         self._vocab_tokens = vocab_tokens
         self._eos_ids = sorted(eos_ids)
         self._lock = Lock()
-        self._compiled: OrderedDict[tuple[str, str], LLMatcher] = OrderedDict()
+        self._compiled: OrderedDict[bytes, tuple[LLMatcher, int]] = OrderedDict()
         self._native: LLTokenizer | None = None
+        self._trial: GrammarTrial | None = None
 
-    def matcher(self, constraint: Constraint) -> Matcher:
-        """Return a matcher at the start of a constraint's grammar.
+    def matcher(self, grammar: str, param: str) -> Matcher:
+        """Return a matcher at the start of a grammar in llguidance's own form.
 
         Raises:
             InvalidRequest: The grammar is not valid, or too large; names the field.
         """
-        if len(constraint.source) > _SOURCE_CHARS:
+        if len(grammar) > _SOURCE_CHARS:
             raise InvalidRequest(
-                f"the grammar is longer than {_SOURCE_CHARS} characters", param=constraint.param
-            )
-        key = (constraint.kind, constraint.source)
-        with self._lock:
-            compiled = self._compiled.get(key)
-            if compiled is None:
-                compiled = self._compile(constraint)
-                self._compiled[key] = compiled
-                if len(self._compiled) > _KEPT:
-                    self._compiled.popitem(last=False)
-            self._compiled.move_to_end(key)
-            return Matcher(compiled.deep_copy(), self._vocab_tokens)
-
-    def _compile(self, constraint: Constraint) -> LLMatcher:
-        if self._native is None:
-            self._native = from_tokenizer(
-                self._tokenizer, n_vocab=self._vocab_tokens, eos_token=self._eos_ids or None
+                f"the grammar is longer than {_SOURCE_CHARS} characters", param=param
             )
         try:
-            grammar = _grammar(constraint)
-        except ValueError as error:
-            raise InvalidRequest(
-                f"it is no valid grammar: {error}", param=constraint.param
-            ) from None
-        matcher = LLMatcher(self._native, grammar, log_level=0, limits=_LIMITS)
-        if matcher.is_error():
-            reason = matcher.get_error().splitlines()[0][:300]
-            raise InvalidRequest(f"it can't be held: {reason}", param=constraint.param)
-        return matcher
+            digest = blake2b(grammar.encode(), digest_size=16).digest()
+        except UnicodeEncodeError:
+            raise InvalidRequest("it is no text: it holds half a character", param=param) from None
+        copy = self._kept(digest)
+        if copy is None:
+            vocabulary, trial = self._prepared()
+            size = trial.check(grammar, param) + len(grammar)
+            compiled = LLMatcher(vocabulary, grammar, log_level=0, limits=LIMITS)
+            copy = compiled.deep_copy()
+            self._keep(digest, compiled, size)
+        return Matcher(copy, self._vocab_tokens, param)
 
+    def token(self, text: str) -> str:
+        """Return a text in Lark: as the token that it is for this model, or spelled out."""
+        native, _ = self._prepared()
+        token_id = self._tokenizer.get_added_vocab().get(text)
+        if token_id is not None and native.is_special_token(token_id):
+            return f"<[{token_id}]>"
+        return json.dumps(text, ensure_ascii=False)
 
-def _grammar(constraint: Constraint) -> str:
-    """Return a constraint in llguidance's own form.
+    def _kept(self, digest: bytes) -> LLMatcher | None:
+        with self._lock:
+            kept = self._compiled.get(digest)
+            if kept is None:
+                return None
+            self._compiled.move_to_end(digest)
+            return kept[0].deep_copy()
 
-    Raises:
-        ValueError: It is no valid JSON where it has to be.
-    """
-    match constraint.kind:
-        case "json_object":
-            return LLMatcher.grammar_from_json_schema('{"type": "object"}')
-        case "json_schema":
-            return LLMatcher.grammar_from_json_schema(constraint.source)
-        case "regex":
-            return LLMatcher.grammar_from_regex(constraint.source)
-        case "choice":
-            choices = json.loads(constraint.source)
-            return LLMatcher.grammar_from_lark(
-                "start: " + " | ".join(json.dumps(choice) for choice in choices)
-            )
-        case "lark":
-            return LLMatcher.grammar_from_lark(constraint.source)
+    def _keep(self, digest: bytes, compiled: LLMatcher, size: int) -> None:
+        with self._lock:
+            self._compiled[digest] = (compiled, size)
+            total = sum(each for _, each in self._compiled.values())
+            while self._compiled and (len(self._compiled) > _KEPT or total > _KEPT_BYTES):
+                _, (_, dropped) = self._compiled.popitem(last=False)
+                total -= dropped
+
+    def _prepared(self) -> tuple[LLTokenizer, GrammarTrial]:
+        """Read the vocabulary, once."""
+        with self._lock:
+            if self._native is None or self._trial is None:
+                text = self._tokenizer.backend_tokenizer.to_str()
+                ends = self._eos_ids or [self._tokenizer.eos_token_id]
+                self._native = LLTokenizer(text, n_vocab=self._vocab_tokens, eos_token=ends)
+                self._trial = GrammarTrial(
+                    {"tokenizer": text, "vocab_tokens": self._vocab_tokens, "eos_ids": [*ends]}
+                )
+            return self._native, self._trial

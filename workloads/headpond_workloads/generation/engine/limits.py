@@ -36,6 +36,20 @@ class Limits:
             raise InvalidRequest(f"this model has no adapter {name!r}", param="adapter")
         return self.adapters[name]
 
+    def check_length(self, least_tokens: int, param: str) -> None:
+        """Refuse a prompt that is too long whatever its tokens are, before anybody counts.
+
+        Raises:
+            ContextLengthExceeded: It has at least so many tokens, and they don't fit.
+        """
+        if least_tokens > self.context_tokens:
+            raise ContextLengthExceeded(
+                f"This model's maximum context length is {self.context_tokens} tokens. However, "
+                f"your prompt has at least {least_tokens} tokens. Please reduce the length of the "
+                "prompt.",
+                param=param,
+            )
+
     def output_tokens(self, item: GenerationItem, prompt_tokens: int) -> int:
         """Return the most tokens an item may generate.
 

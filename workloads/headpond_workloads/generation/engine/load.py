@@ -15,7 +15,7 @@ from headpond_workloads.generation.engine.adapters import load_adapters
 from headpond_workloads.generation.engine.assembly import assemble
 from headpond_workloads.generation.engine.block_manager import BlockManager
 from headpond_workloads.generation.engine.blocks import BlockPool
-from headpond_workloads.generation.engine.conversation import Conversation
+from headpond_workloads.generation.engine.conversation import Conversation, Ways
 from headpond_workloads.generation.engine.drafting import Target, load_drafting
 from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.forward import CacheMemory
@@ -68,7 +68,13 @@ def _engine(
     shape = KvShape.of(model, bundle.manifest.model.get("block_tokens", BLOCK_TOKENS))
     symbols = _symbols(model, shape, options)
     vocab_tokens = symbols["vocab_tokens"]
-    tokenizer = Tokenizer(backend, vocab_tokens=vocab_tokens, chat_template=_chat_template(bundle))
+    ways = Ways.of(bundle.manifest)
+    tokenizer = Tokenizer(
+        backend,
+        vocab_tokens=vocab_tokens,
+        chat_template=_chat_template(bundle),
+        words=ways.words,
+    )
     eos_ids = _eos_ids(model, tokenizer, bundle)
     blocks = _blocks(shape, settings)
     forward = assemble(
@@ -91,7 +97,7 @@ def _engine(
     grammars = Grammars(backend, vocab_tokens, eos_ids)
     return GenerationEngine(
         tokenizer=tokenizer,
-        conversation=Conversation.of(bundle.manifest, grammars),
+        conversation=Conversation(ways, grammars),
         runner=forward.runner,
         blocks=_manager(bundle, options, blocks, (forward.cache, *drafting.caches)),
         speculation=drafting.speculation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headpond_workloads.generation.engine.reader import Parts, Reader
 from headpond_workloads.generation.engine.sampler import Drawn
@@ -74,7 +75,7 @@ class OutputWriter:
         slot.token_ids.append(token_id)
         slot.reasoning_tokens += reader is not None and reader.reasons
         slot.sampler.remember(token_id)
-        text = slot.text.push(self._vocabulary.raw(token_id))
+        text = slot.text.push(self._raw(token_id, reader))
         reason = self._finish_reason(slot, token_id)
         if reason is not None:
             text += slot.text.finish()
@@ -84,7 +85,15 @@ class OutputWriter:
         _add(parts, reader.push(text))
         if reason is not None:
             _add(parts, reader.finish())
-        return _reason_to_call(slot, reader, reason)
+        return _reason_to_call(reader, reason)
+
+    def _raw(self, token_id: int, reader: Reader | None) -> bytes:
+        """Return a token's bytes; a control token that the reader looks for is spelled out."""
+        raw = self._vocabulary.raw(token_id)
+        if raw or reader is None:
+            return raw
+        spelled = self._vocabulary.text(token_id)
+        return spelled.encode() if spelled in reader.marks else raw
 
     def _finish_reason(self, slot: Slot, token_id: int) -> FinishReason | None:
         ended = token_id in self._eos_ids and not slot.prepared.item.ignore_eos
@@ -97,9 +106,7 @@ class OutputWriter:
         text = slot.prepared.item.prompt.text
         if text is not None:
             return text
-        raw, spelling = self._vocabulary.raw, self._vocabulary.text
-        pieces = (raw(each) or spelling(each).encode() for each in slot.prepared.token_ids)
-        return b"".join(pieces).decode(errors="replace")
+        return self._vocabulary.spelled(slot.prepared.token_ids)
 
     def _chosen(self, drawn: Sequence[Drawn]) -> tuple[ChosenToken, ...]:
         return tuple(
@@ -125,16 +132,20 @@ def _usage(slot: Slot) -> TokenUsage:
     )
 
 
-def _reason_to_call(slot: Slot, reader: Reader, reason: FinishReason | None) -> FinishReason | None:
+def _reason_to_call(reader: Reader, reason: FinishReason | None) -> FinishReason | None:
     """Return why a sequence ends that may call tools; one that may call once ends then."""
-    if not reader.calls:
-        return reason
-    if reason is None and not slot.prepared.item.parallel_tool_calls:
+    if reader.full or (reader.calls and reason == "stop"):
         return "tool_calls"
-    return "tool_calls" if reason == "stop" else reason
+    return reason
 
 
 def _add(parts: Parts, more: Parts) -> None:
     parts.text += more.text
     parts.reasoning += more.reasoning
-    parts.calls += more.calls
+    for call in more.calls:
+        last = parts.calls[-1] if parts.calls else None
+        if last is not None and call.name is None:
+            joined = replace(last, arguments=last.arguments + call.arguments)
+            parts.calls = (*parts.calls[:-1], joined)
+        else:
+            parts.calls = (*parts.calls, call)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import cast
@@ -11,10 +9,10 @@ from typing import cast
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
-from headpond.engine import Json
 from headpond.errors import InvalidRequest
-from headpond_workloads.generation.engine.tool_syntax import described, told_of_tools
-from headpond_workloads.generation.engine.vocabulary import Vocabulary
+from headpond_workloads.generation.engine.tool_words import ToolWords, described
+from headpond_workloads.generation.engine.turns import check_keys, options, turn
+from headpond_workloads.generation.engine.vocabulary import Vocabulary, longest_bytes
 from headpond_workloads.generation.items import (
     DetokenizeItem,
     Message,
@@ -23,10 +21,8 @@ from headpond_workloads.generation.items import (
     Tokens,
 )
 
-_OWN_VARIABLES = frozenset(
-    inspect.signature(PreTrainedTokenizerFast.apply_chat_template).parameters
-) | {"messages", "tools", "bos_token", "eos_token"}
-"""Variables and settings of a template that a request can't set."""
+_ENDING_TOKENS = 16
+"""Enough to see with which mark a prompt ends."""
 
 
 class Tokenizer:
@@ -38,7 +34,12 @@ class Tokenizer:
     """
 
     def __init__(
-        self, backend: PreTrainedTokenizerFast, *, vocab_tokens: int, chat_template: str | None
+        self,
+        backend: PreTrainedTokenizerFast,
+        *,
+        vocab_tokens: int,
+        chat_template: str | None,
+        words: ToolWords | None = None,
     ) -> None:
         """Wrap a tokenizer.
 
@@ -46,12 +47,15 @@ class Tokenizer:
             backend: The tokenizer as transformers loads it.
             vocab_tokens: Rows of the model's embedding; larger IDs are refused.
             chat_template: Used instead of the tokenizer's own.
+            words: Tell of tools where the template doesn't; None where there can't be any.
         """
         self._backend = backend
         self._vocab_tokens = vocab_tokens
-        self._chat_template = chat_template or backend.chat_template
+        self._chat_template = chat_template
+        self._words = words
         self._lock = Lock()  # encoding sets options on the shared Rust object
         self.vocabulary = Vocabulary(backend.backend_tokenizer)
+        self._longest_bytes = longest_bytes(backend.backend_tokenizer, self.vocabulary)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Return the token IDs of a prompt.
@@ -69,6 +73,21 @@ class Tokenizer:
         if not token_ids:
             raise InvalidRequest("the prompt is empty; give at least one token", param=prompt.param)
         return token_ids
+
+    def least_tokens(self, prompt: Prompt) -> int:
+        """Return how many tokens a prompt has at least, without tokenizing it."""
+        if prompt.token_ids is not None:
+            return len(prompt.token_ids)
+        if self._longest_bytes is None:
+            return 0
+        texts = [each.content.strip() for each in prompt.messages or ()]
+        if prompt.text is not None:
+            texts.append(prompt.text)
+        return sum(len(text.encode(errors="replace")) for text in texts) // self._longest_bytes
+
+    def ending(self, token_ids: Sequence[int]) -> str:
+        """Return the text that the last few tokens spell, control tokens included."""
+        return self.vocabulary.spelled(token_ids[-_ENDING_TOKENS:])
 
     def tokens(self, item: TokenizeItem | DetokenizeItem, context_tokens: int) -> Tokens:
         """Return the tokens of a prompt, or the text of tokens.
@@ -118,71 +137,49 @@ class Tokenizer:
     def _render(self, prompt: Prompt, *, add_generation_prompt: bool = True) -> list[int]:
         if not prompt.messages:
             raise InvalidRequest("there are no messages; give at least one", param=prompt.param)
-        if self._chat_template is None:
-            raise InvalidRequest(
-                "this model has no chat template; send a prompt", param=prompt.param
-            )
+        template = self._template(prompt)
         messages, tools = prompt.messages, prompt.tools
-        knows_tools = "tools" in str(self._chat_template)
+        knows_tools = "tools" in template
         if not knows_tools:
-            messages = tuple(told_of_tools(messages, tools))
+            messages = self._told(prompt)
+            tools = ()
+        syntax = self._words.syntax if self._words is not None else None
+        turns = [turn(message, syntax) for message in messages]
+        told = [described(tool) for tool in tools]
+        check_keys([*turns, *told, options(prompt)], self.vocabulary.control, prompt.param)
         # transformers types messages as texts alone; templates take calls and tools too.
         render = cast("Callable[..., list[int]]", self._backend.apply_chat_template)
         try:
             with self._lock:
                 return render(
-                    [_turn(message) for message in messages],
-                    tools=[described(tool) for tool in tools] if knows_tools and tools else None,
-                    chat_template=self._chat_template,
+                    turns,
+                    tools=told or None,
+                    chat_template=template,
                     add_generation_prompt=add_generation_prompt,
                     sanitize_control_tokens=True,
                     return_dict=False,
-                    **_options(prompt),
+                    **options(prompt),
                 )
-        except (TemplateError, ValueError) as error:
+        except (TemplateError, ValueError, TypeError, RecursionError) as error:
             raise InvalidRequest(
                 f"the model's chat template refuses these messages: {error}", param=prompt.param
             ) from error
 
-
-def _options(prompt: Prompt) -> dict[str, Json]:
-    """Return further variables of the template; none that this module sets itself.
-
-    Raises:
-        InvalidRequest: Names the first such variable.
-    """
-    for name in prompt.template_options:
-        if name in _OWN_VARIABLES or not name.isidentifier():
-            raise InvalidRequest(
-                f"chat_template_kwargs can't set {name!r}", param="chat_template_kwargs"
+    def _template(self, prompt: Prompt) -> str:
+        try:
+            return self._backend.get_chat_template(
+                self._chat_template, [{}] if prompt.tools else None
             )
-    return dict(prompt.template_options)
+        except ValueError:
+            raise InvalidRequest(
+                "this model has no chat template; send a prompt", param=prompt.param
+            ) from None
 
-
-def _turn(message: Message) -> dict[str, Json]:
-    turn: dict[str, Json] = {"role": message.role, "content": message.content}
-    if message.name is not None:
-        turn["name"] = message.name
-    if message.reasoning is not None:
-        turn["reasoning_content"] = message.reasoning
-    if message.tool_call_id is not None:
-        turn["tool_call_id"] = message.tool_call_id
-    if message.tool_calls:
-        turn["tool_calls"] = [
-            {
-                "id": call.call_id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": _loaded(call.arguments)},
-            }
-            for call in message.tool_calls
-        ]
-    return turn
-
-
-def _loaded(arguments: str) -> Json:
-    """Return arguments as templates want them: an object, or the text when it is none."""
-    try:
-        value: Json = json.loads(arguments)
-    except ValueError:
-        return arguments
-    return value
+    def _told(self, prompt: Prompt) -> tuple[Message, ...]:
+        """Put tools, calls and results into words."""
+        messages = prompt.messages or ()
+        if self._words is not None:
+            return tuple(self._words.tell(messages, prompt.tools))
+        if prompt.tools:
+            raise InvalidRequest("this model knows of no tools", param="tools")
+        return messages

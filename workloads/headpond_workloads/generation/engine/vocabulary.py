@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
+from typing import Any, Protocol
 
 from tokenizers import Tokenizer as BackendTokenizer
 
 from headpond.errors import BundleError
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class _Component(Protocol):
+    def __getstate__(self) -> bytes: ...
 
 
 class Vocabulary:
@@ -37,6 +43,22 @@ class Vocabulary:
             else:
                 self._bytes[token_id] = token.encode()
 
+    @property
+    def longest_bytes(self) -> int:
+        """The most bytes that one token stands for, or is spelled with."""
+        control = (token.encode() for token in self._control.values())
+        return max(map(len, (*self._bytes, *control)))
+
+    @property
+    def control(self) -> Collection[str]:
+        """The spellings of all control tokens."""
+        return self._control.values()
+
+    def spelled(self, token_ids: Iterable[int]) -> str:
+        """Return the text of tokens, with control tokens spelled out."""
+        parts = (self.raw(each) or self.text(each).encode() for each in token_ids)
+        return b"".join(parts).decode(errors="replace")
+
     def raw(self, token_id: int) -> bytes:
         """Return a token's bytes; none for control tokens and for unused IDs."""
         return self._bytes[token_id] if token_id < len(self._bytes) else b""
@@ -47,10 +69,39 @@ class Vocabulary:
         return control if control is not None else self.raw(token_id).decode(errors="replace")
 
 
+def longest_bytes(tokenizer: BackendTokenizer, vocabulary: Vocabulary) -> int | None:
+    """Return the most bytes of text that become one token, or None when that is not known."""
+    kinds = [each.get("type") for each in _parts(tokenizer.decoder, "decoders")]
+    if "ByteLevel" not in kinds and not getattr(tokenizer.model, "byte_fallback", False):
+        return None  # any text may become one unknown token
+    shrinks = [_shrinks(each) for each in _parts(tokenizer.normalizer, "normalizers")]
+    return None if 0 in shrinks else vocabulary.longest_bytes * math.prod(shrinks)
+
+
+def _parts(component: _Component | None, key: str) -> list[dict[str, Any]]:
+    """Return the settings of a part of a tokenizer, or of those that it is a sequence of."""
+    if component is None:
+        return []
+    state: dict[str, Any] = json.loads(component.__getstate__())
+    parts: list[dict[str, Any]] = state.get(key, [state])
+    return parts
+
+
+def _shrinks(normalizer: Mapping[str, Any]) -> int:
+    """Return by how much a normalizer makes UTF-8 text shorter at the most; 0 for any."""
+    if normalizer["type"] == "NFC":
+        return 4
+    if normalizer["type"] == "Prepend":
+        return 1
+    pattern = normalizer.get("pattern", {}).get("String")
+    if normalizer["type"] == "Replace" and pattern is not None:
+        return int(len(normalizer["content"].encode()) >= len(pattern.encode()))
+    return 0
+
+
 def _token_decoder(tokenizer: BackendTokenizer) -> Callable[[str], bytes]:
     """Return the function from a token's spelling to its bytes."""
-    state = json.loads(tokenizer.decoder.__getstate__()) if tokenizer.decoder else {}
-    kinds = [part.get("type") for part in state.get("decoders", [state])]
+    kinds = [part.get("type") for part in _parts(tokenizer.decoder, "decoders")]
     if "ByteLevel" in kinds:
         return _byte_level
     if "ByteFallback" in kinds or "Metaspace" in kinds:
