@@ -99,11 +99,19 @@ def present(variants: Iterable[Variant]) -> list[Variant]:
 
 
 def ours(
-    variants: Sequence[Variant], folder: Path, *, slots: int = SLOTS, port: int = 8200
+    variants: Sequence[Variant],
+    folder: Path,
+    *,
+    slots: int = SLOTS,
+    port: int = 8200,
+    max_wait_s: float | None = None,
 ) -> list[Contender]:
     """Return our contenders: each variant by the direct door, and the first by the router."""
+    args: dict[str, object] = {"state_bytes": STATE, "max_slots": slots, "threads": 2}
+    if max_wait_s is not None:
+        args["max_wait_s"] = max_wait_s
     config = folder / "headpond.json"
-    config.write_text(json.dumps(_config(variants, slots, port)))
+    config.write_text(json.dumps(_config(variants, args, port)))
     server = Server(
         name="headpond",
         command=[
@@ -114,7 +122,7 @@ def ours(
         ready_path="/readyz",
         env={"HEADPOND_HOME": str(HERE.parent)},
     )
-    settings = f"headpond up; threads: 2, max_slots: {slots}, state_bytes: {STATE}"
+    settings = "headpond up; " + ", ".join(f"{key}: {value}" for key, value in args.items())
 
     def contender(variant: Variant, name: str, path: str) -> Contender:
         titles = {each.name: f"ServeReplica:{each.application}:" for each in variants}
@@ -139,7 +147,9 @@ def ours(
     return [*direct, contender(first, f"{first.name}, routed", "/v1/completions")]
 
 
-def _config(variants: Sequence[Variant], slots: int, port: int) -> dict[str, object]:
+def _config(
+    variants: Sequence[Variant], args: Mapping[str, object], port: int
+) -> dict[str, object]:
     aliases = {variant.alias: {variant.application: 1} for variant in variants}
     router = {
         "name": "router",
@@ -153,13 +163,7 @@ def _config(variants: Sequence[Variant], slots: int, port: int) -> dict[str, obj
             "name": variant.application,
             "route_prefix": f"/models/{variant.alias}",
             "import_path": "headpond.deployment:build",
-            "args": {
-                "bundle": variant.bundle,
-                "alias": variant.alias,
-                "state_bytes": STATE,
-                "max_slots": slots,
-                "threads": 2,
-            },
+            "args": {"bundle": variant.bundle, "alias": variant.alias, **args},
         }
         for variant in variants
     ]

@@ -204,11 +204,12 @@ def main() -> None:
     parser.add_argument("--rates", default="0.5,0.75,1,1.5,2,4", help="multiples of capacity")
     parser.add_argument("--only", default="bf16", help="our variants, by comma")
     parser.add_argument("--peers", default="vllm", help="by comma")
+    parser.add_argument("--wait", type=float, default=1.5, help="`max_wait_s` of ours")
     parser.add_argument("--subject", default="goodput", help="name of the results file")
     options = parser.parse_args()
     rates = [float(rate) for rate in options.rates.split(",")]
     before = machine()
-    with lineup(options.only, options.peers) as chosen:
+    with lineup(options.only, options.peers, max_wait_s=options.wait) as chosen:
         chosen.start()
         prompts = Prompts(chosen.weights.tokenizer)
         reached, fields, odd = asyncio.run(

@@ -91,7 +91,12 @@ class Lineup:
 
 @contextmanager
 def lineup(
-    variants: str, peers: str, *, routed: bool = False, long: bool = False
+    variants: str,
+    peers: str,
+    *,
+    routed: bool = False,
+    long: bool = False,
+    max_wait_s: float | None = None,
 ) -> Iterator[Lineup]:
     """Install, start and in the end stop what is named.
 
@@ -100,6 +105,7 @@ def lineup(
         peers: By comma.
         routed: Whether the first of ours also takes part by the router.
         long: Whether one prompt may need more context than a stream's share.
+        max_wait_s: After how long a wait ours refuse; as their record says when absent.
     """
     names = [name for name in peers.split(",") if name]
     for environment in {
@@ -113,7 +119,7 @@ def lineup(
         each for each in contenders.VARIANTS if not wanted or each.name in wanted
     )
     with tempfile.TemporaryDirectory() as folder:
-        mine = contenders.ours(there, Path(folder))
+        mine = contenders.ours(there, Path(folder), max_wait_s=max_wait_s)
         theirs = [_peer(name, weights, long=long) for name in names]
         chosen = Lineup(
             weights=weights, chosen=[*(mine if routed else mine[:-1]), *theirs], peers=names

@@ -119,6 +119,7 @@ record = WorkloadRecord(
     overload=Overload(
         queue_limit=Work(input_tokens=131_072, output_tokens=65_536),
         deadline_s=300.0,
+        wait_s=10.0,
         failures=(
             Failure(
                 name="context_exceeded",
