@@ -9,7 +9,7 @@ import pytest
 from openai.types import Completion as OpenAiCompletion
 
 from headpond.call import Output
-from headpond.dialect import Exchange, Heading, ItemEvent
+from headpond.dialect import Exchange, Heading, Incoming, ItemEvent, rendered
 from headpond.units import Work
 from headpond_workloads.generation.dialects import routes
 from headpond_workloads.generation.items import (
@@ -24,7 +24,9 @@ HEADING = Heading(request_id="r-1", created_s=1, model="chat", fingerprint="m@1+
 
 
 def completion(**fields: object) -> Exchange:
-    return routes[1].read(json.dumps({"model": "m", "prompt": "x", **fields}).encode())
+    return routes[1].read(
+        Incoming(body=json.dumps({"model": "m", "prompt": "x", **fields}).encode())
+    )
 
 
 def items(exchange: Exchange) -> list[GenerationItem]:
@@ -51,7 +53,7 @@ def ended(text: str, *logprobs: float, completion_tokens: int = 1) -> TextDelta:
 
 
 def read(exchange: Exchange, events: Sequence[ItemEvent]) -> OpenAiCompletion:
-    body = exchange.body(HEADING, events, Work()).model_dump_json()
+    body = rendered(exchange.body(HEADING, events, Work())).content
     return OpenAiCompletion.model_validate_json(body)
 
 
@@ -71,7 +73,7 @@ class TestEcho:
         scored = prompt("ab", [token("a", None), token("b", -2.0)])
         events = [Output(0, scored), Output(0, ended("", completion_tokens=0))]
         exchange = completion(echo=True, logprobs=1, max_tokens=0)
-        body = json.loads(exchange.body(HEADING, events, Work()).model_dump_json())
+        body = json.loads(rendered(exchange.body(HEADING, events, Work())).content)
         assert body["choices"] == [
             {
                 "index": 0,

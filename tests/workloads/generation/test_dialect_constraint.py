@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pydantic import ValidationError
 
-from headpond.dialect import Exchange
+from headpond.dialect import Exchange, Incoming
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.http.errors import invalid_request
 from headpond_workloads.generation.dialects import routes
@@ -19,8 +19,8 @@ SCHEMA = {"type": "object", "properties": {"é": {"type": "string"}}}
 SOURCE = '{"type":"object","properties":{"é":{"type":"string"}}}'
 
 
-def body_of(fields: dict[str, object], **own: object) -> bytes:
-    return json.dumps({"model": "m", **own, **fields}).encode()
+def body_of(fields: dict[str, object], **own: object) -> Incoming:
+    return Incoming(body=json.dumps({"model": "m", **own, **fields}).encode())
 
 
 def chat(fields: dict[str, object]) -> Exchange:
@@ -239,7 +239,7 @@ def test_wrong_types_are_named(fields: dict[str, object], param: str) -> None:
     body = body_of(fields, messages=[{"role": "user", "content": "hi"}])
     with pytest.raises(ValidationError) as refusal:
         CHAT.read(body)
-    assert invalid_request(refusal.value, body).param == param
+    assert invalid_request(refusal.value, body.body).param == param
 
 
 def test_every_choice_of_a_call_has_the_constraint() -> None:

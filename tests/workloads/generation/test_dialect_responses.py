@@ -16,7 +16,7 @@ from openai.types.responses import ResponseStreamEvent as OpenAiEvent
 from pydantic import TypeAdapter
 
 from headpond.call import Failed, Output
-from headpond.dialect import Exchange, Heading, ItemEvent, SseEvent
+from headpond.dialect import Exchange, Heading, Incoming, ItemEvent, SseEvent, rendered
 from headpond.errors import EngineFailed
 from headpond.units import Work
 from headpond_workloads.generation.dialects import routes
@@ -40,7 +40,9 @@ EVENTS: TypeAdapter[OpenAiEvent] = TypeAdapter(OpenAiEvent)
 
 
 def ask(**fields: object) -> Exchange:
-    return RESPONSES.read(json.dumps({"model": "m", "input": "hi", **fields}).encode())
+    return RESPONSES.read(
+        Incoming(body=json.dumps({"model": "m", "input": "hi", **fields}).encode())
+    )
 
 
 def item(exchange: Exchange) -> GenerationItem:
@@ -60,7 +62,7 @@ def calls(*deltas: ToolCallDelta) -> TextDelta:
 def bodied(exchange: Exchange, steps: Sequence[TextDelta]) -> dict[str, Any]:
     exchange.ask()
     events: list[ItemEvent] = [Output(0, step) for step in steps]
-    body = exchange.body(HEADING, events, Work()).model_dump_json()
+    body = rendered(exchange.body(HEADING, events, Work())).content.decode()
     OpenAiResponse.model_validate_json(body, strict=True)
     assert Response.model_validate_json(body).model_dump_json() == body
     found = json.loads(body)

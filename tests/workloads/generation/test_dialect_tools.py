@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionChunk as OpenAiChunk
 from pydantic import ValidationError
 
 from headpond.call import Output
-from headpond.dialect import Exchange, Heading, ItemEvent
+from headpond.dialect import Exchange, Heading, Incoming, ItemEvent, rendered
 from headpond.engine import Json
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.units import Work
@@ -35,7 +35,9 @@ CITY: Mapping[str, Json] = {"type": "object", "properties": {"city": {"type": "s
 
 
 def chat(**fields: object) -> Exchange:
-    return CHAT.read(json.dumps({"model": "m", "messages": [USER], **fields}).encode())
+    return CHAT.read(
+        Incoming(body=json.dumps({"model": "m", "messages": [USER], **fields}).encode())
+    )
 
 
 def item(exchange: Exchange) -> GenerationItem:
@@ -284,7 +286,7 @@ def outputs(steps: Sequence[TextDelta]) -> list[ItemEvent]:
 
 
 def bodied(exchange: Exchange, steps: Sequence[TextDelta]) -> dict[str, object]:
-    body = exchange.body(HEADING, outputs(steps), Work()).model_dump_json()
+    body = rendered(exchange.body(HEADING, outputs(steps), Work())).content
     OpenAiChat.model_validate_json(body, strict=True)
     (choice,) = json.loads(body)["choices"]
     assert isinstance(choice, dict)
@@ -332,7 +334,7 @@ class TestAnswers:
 
     def test_reasoning_is_counted(self) -> None:
         body = chat().body(HEADING, outputs(STEPS), Work())
-        usage = json.loads(body.model_dump_json())["usage"]
+        usage = json.loads(rendered(body).content)["usage"]
         assert usage["completion_tokens_details"] == {"reasoning_tokens": 2}
 
     def test_the_older_form(self) -> None:

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion as OpenAiChat
 from openai.types.chat import ChatCompletionChunk as OpenAiChunk
 
 from headpond.call import Done, Failed, Output
-from headpond.dialect import Exchange, Heading, ItemEvent
+from headpond.dialect import Exchange, Heading, Incoming, ItemEvent, rendered
 from headpond.errors import EngineFailed
 from headpond.units import Work
 from headpond_workloads.generation.dialects import routes
@@ -37,11 +37,13 @@ EURO = "€".encode()
 
 def chat(**fields: object) -> Exchange:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
-    return CHAT.read(json.dumps(body).encode())
+    return CHAT.read(Incoming(body=json.dumps(body).encode()))
 
 
 def completion(**fields: object) -> Exchange:
-    return COMPLETIONS.read(json.dumps({"model": "m", "prompt": "x", **fields}).encode())
+    return COMPLETIONS.read(
+        Incoming(body=json.dumps({"model": "m", "prompt": "x", **fields}).encode())
+    )
 
 
 def token(raw: bytes, logprob: float = -0.5, top: Sequence[TokenLogprob] = ()) -> ChosenToken:
@@ -70,7 +72,7 @@ def streamed(exchange: Exchange, events: Sequence[ItemEvent]) -> list[str]:
 
 
 def bodied(exchange: Exchange, events: Sequence[ItemEvent]) -> str:
-    return exchange.body(HEADING, events, WORK).model_dump_json()
+    return rendered(exchange.body(HEADING, events, WORK)).content.decode()
 
 
 def openai_chat(body: str) -> OpenAiChat:

@@ -22,11 +22,12 @@ from headpond_workloads.generation.engine.load import load
 from headpond_workloads.generation.engine.native import library as native_library
 from headpond_workloads.generation.engine.native.adapters import NativeAdapters
 from headpond_workloads.generation.engine.native.cache import NativeKvCache
-from headpond_workloads.generation.engine.native.library import NativeUnavailable, library
-from headpond_workloads.generation.engine.native.packing import Format
+from headpond_workloads.generation.engine.native.library import library
 from headpond_workloads.generation.engine.native.runner import NativeRunner
 from headpond_workloads.generation.engine.native.weights import NativeWeights
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling
+from headpond_workloads.native.library import NativeUnavailable
+from headpond_workloads.native.packing import Format
 from workloads.generation.conftest import CONFIGS, Tiny, artifact_of, save_tiny
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headpond_workloads.generation.engine.drawing import draw_rows
-from headpond_workloads.generation.engine.native.library import NativeUnavailable, library
+from headpond_workloads.generation.engine.native.library import library
 from headpond_workloads.generation.engine.native.sampling import draw
 from headpond_workloads.generation.items import Sampling
+from headpond_workloads.native.library import NativeUnavailable
 
 try:
     library()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headpond.dialect import Ask, Exchange, Route
+from headpond.dialect import Ask, Exchange, Incoming, Route
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.http.errors import invalid_request
 from headpond_workloads.generation.dialects import routes
@@ -25,11 +25,13 @@ USER = {"role": "user", "content": "hi"}
 
 def chat(**fields: object) -> Exchange:
     body = {"model": "m", "messages": [USER], **fields}
-    return CHAT.read(json.dumps(body).encode())
+    return CHAT.read(Incoming(body=json.dumps(body).encode()))
 
 
 def completion(**fields: object) -> Exchange:
-    return COMPLETIONS.read(json.dumps({"model": "m", "prompt": "x", **fields}).encode())
+    return COMPLETIONS.read(
+        Incoming(body=json.dumps({"model": "m", "prompt": "x", **fields}).encode())
+    )
 
 
 def part(text: str) -> dict[str, str]:
@@ -295,7 +297,11 @@ class TestRefusals:
 
     def test_numbers_are_finite(self) -> None:
         with pytest.raises(ValidationError):
-            CHAT.read(b'{"model":"m","messages":[{"role":"user","content":"a"}],"top_p":NaN}')
+            CHAT.read(
+                Incoming(
+                    body=b'{"model":"m","messages":[{"role":"user","content":"a"}],"top_p":NaN}'
+                )
+            )
 
     @pytest.mark.parametrize(
         ("exchange", "param"),
@@ -412,13 +418,15 @@ class TestRefusals:
     def test_what_is_said_of_stop_is_not_said_in_python(self, value: object) -> None:
         body = json.dumps({"model": "m", "prompt": "x", "stop": value}).encode()
         with pytest.raises(ValidationError) as refusal:
-            COMPLETIONS.read(body)
+            COMPLETIONS.read(Incoming(body=body))
         error = invalid_request(refusal.value, body)
         assert error.message.startswith("stop")
         assert "tuple" not in error.message.lower()
 
 
 def test_the_schema_shows_the_unions_that_callers_may_send() -> None:
+    assert CHAT.request is not None
+    assert COMPLETIONS.request is not None
     fields = CHAT.request.model_json_schema()["properties"]
     assert {branch.get("type") for branch in fields["stop"]["anyOf"]} == {"array", "string", "null"}
     prompts = COMPLETIONS.request.model_json_schema()["properties"]["prompt"]["anyOf"]
@@ -428,4 +436,4 @@ def test_the_schema_shows_the_unions_that_callers_may_send() -> None:
 @pytest.mark.parametrize("route", routes, ids=lambda route: route.path)
 def test_the_example_of_each_route_is_valid(route: Route) -> None:
     body = json.dumps({"model": "m", **route.example}).encode()
-    assert route.read(body).ask().model == "m"
+    assert route.read(Incoming(body=body)).ask().model == "m"

@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from headpond.dialect import Exchange
+from headpond.dialect import Exchange, Incoming
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.http.errors import invalid_request
 from headpond_workloads.generation.dialects import routes
@@ -24,7 +24,9 @@ FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "p
 
 
 def ask(**fields: object) -> Exchange:
-    return RESPONSES.read(json.dumps({"model": "m", "input": "hi", **fields}).encode())
+    return RESPONSES.read(
+        Incoming(body=json.dumps({"model": "m", "input": "hi", **fields}).encode())
+    )
 
 
 def item(exchange: Exchange) -> GenerationItem:
@@ -237,5 +239,5 @@ class TestRequest:
     def test_wrong_types_are_named(self, fields: dict[str, object], param: str) -> None:
         body = json.dumps({"model": "m", "input": "hi", **fields}).encode()
         with pytest.raises(ValidationError) as refusal:
-            RESPONSES.read(body)
+            RESPONSES.read(Incoming(body=body))
         assert invalid_request(refusal.value, body).param == param

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headpond.call import Call, Ended, Output
-from headpond.scheduling.loop import ContinuousLoop
+from headpond.scheduling.loop import Loop, loop_for
 from headpond.telemetry.report import CallReport
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling, TextDelta
 from headpond_workloads.generation.record import record
@@ -35,7 +35,7 @@ def call(which: int) -> Call:
     )
 
 
-async def output_ids(loop: ContinuousLoop, which: int, most: int = COUNT) -> list[int]:
+async def output_ids(loop: Loop, which: int, most: int = COUNT) -> list[int]:
     """Read a call's tokens, and leave after `most` of them."""
     answer = await loop.submit(call(which))
     found: list[int] = []
@@ -57,7 +57,7 @@ async def test_preemption_and_cancellation_leave_tokens_and_blocks_right(tiny: T
     blocks = 14  # three and a half sequences at their longest
     engine = tiny.engine(blocks=blocks)
     reports: list[CallReport] = []
-    loop = ContinuousLoop(
+    loop = loop_for(
         record,
         engine,
         record.bind(engine.symbols, "float32"),

@@ -90,6 +90,7 @@ def _load_draft(bundle: Bundle, target: Target, settings: EngineSettings) -> Dra
         plain=plain_logits(model),
         options=options_of(bundle.manifest),
         threads=settings.threads,
+        max_slots=settings.max_slots,
     )
     return DraftModel(
         forward.runner,

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headpond.state import DTYPE_BYTES
+from headpond_workloads.generation.engine.transfer import integers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,18 +49,20 @@ class KvShape:
 
 
 class KvCache:
-    """Keys and values of every block, and one block of zeros behind them for padding.
+    """Keys and values of every block, and two more blocks behind them that nobody holds.
 
     Attention multiplies masked positions by zero, so whatever lies in them must be finite:
-    blocks are cleared when they change hands.
+    blocks are cleared when they change hands, and tables are padded with a block of zeros.
+    Rows that pad a step write into the scratch block, which nobody reads.
     """
 
     def __init__(self, shape: KvShape, blocks: int, device: torch.device) -> None:
-        """Allocate `blocks` blocks, and the padding block with the number `blocks`."""
+        """Allocate `blocks` blocks, and behind them the padding and the scratch block."""
         self.padding_block = blocks
+        self.scratch_block = blocks + 1
         self.block_tokens = shape.block_tokens
         self._blocks = torch.zeros(
-            (shape.layers, 2, blocks + 1, shape.block_tokens, shape.kv_heads, shape.head_dim),
+            (shape.layers, 2, blocks + 2, shape.block_tokens, shape.kv_heads, shape.head_dim),
             dtype=getattr(torch, shape.dtype),
             device=device,
         )
@@ -70,11 +73,15 @@ class KvCache:
         """Where it lies."""
         return self._blocks.device
 
+    @property
+    def stored_blocks(self) -> int:
+        """How many blocks there are, those that nobody holds among them."""
+        return self._blocks.shape[2]
+
     def clear(self, blocks: Sequence[int]) -> None:
         """Set blocks to zero, for a new holder."""
         if blocks:
-            at = torch.tensor(blocks, device=self.device)
-            self._blocks.index_fill_(2, at, 0)
+            self._blocks.index_fill_(2, integers(blocks, self.device), 0)
 
     def write(self, layer: int, at: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens of one layer.
@@ -101,6 +108,18 @@ class KvCache:
         """
         held = self._blocks[layer]
         return _gather(held[0], blocks), _gather(held[1], blocks)
+
+    def stored(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return the keys and values of all blocks as they lie, without a copy.
+
+        Args:
+            layer: Which layer.
+
+        Returns:
+            Keys and values, of shape [1, kv_heads, tokens of all blocks, head_dim].
+        """
+        keys, values = self._tokens[layer]
+        return keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
 
 
 def _gather(stored: Tensor, blocks: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from headpond_workloads.generation.engine.forward import CacheMemory
 from headpond_workloads.generation.engine.grammar import Grammars
 from headpond_workloads.generation.engine.kv_cache import KvShape
 from headpond_workloads.generation.engine.limits import Limits
-from headpond_workloads.generation.engine.native.memory import give_back_freed
 from headpond_workloads.generation.engine.options import Options, options_of
 from headpond_workloads.generation.engine.prefix import ABSOLUTE_POSITIONS, PrefixCache
 from headpond_workloads.generation.engine.probe import plain_logits
@@ -34,6 +33,7 @@ from headpond_workloads.generation.engine.weights import (
     weight_bytes,
 )
 from headpond_workloads.generation.record import record
+from headpond_workloads.native.memory import give_back_freed
 
 BLOCK_TOKENS = 16
 """Tokens of a KV block, unless the bundle's model section says otherwise."""
@@ -84,6 +84,7 @@ def _engine(
         plain=plain,
         options=options,
         threads=settings.threads,
+        max_slots=settings.max_slots,
         adapters=load_adapters(bundle, options.adapters),
     )
     target = Target(

@@ -11,6 +11,8 @@ from headpond.errors import BundleError
 
 Kernels = Literal["auto", "native", "torch"]
 Quantization = Literal["int8", "int4"]
+AttentionKind = Literal["sdpa", "flex"]
+Graphs = Literal["auto", True, False]
 
 
 class PromptLookup(BaseModel):
@@ -45,6 +47,11 @@ class Options(BaseModel):
     Attributes:
         kernels: `native` is the C++ forward, `torch` transformers' modules; `auto` takes the
             native one where the model and the machine allow.
+        attention: How the torch forward attends, and that it is to be used: `sdpa` gathers
+            the blocks of each sequence, `flex` reads them where they lie. None is `sdpa`,
+            where it comes to the torch forward.
+        cuda_graphs: Whether the torch forward replays recorded steps of decoding; `auto`
+            does on a GPU.
         quantization: Weights of fewer bits; needs the native kernels.
         determinism: `batch_invariant` refuses to serve unless every result is the same to the
             bit whatever else is in the batch.
@@ -57,6 +64,8 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kernels: Kernels = "auto"
+    attention: AttentionKind | None = None
+    cuda_graphs: Graphs = "auto"
     quantization: Quantization | None = None
     determinism: Literal["batch_invariant"] | None = None
     prefix_cache: bool = True

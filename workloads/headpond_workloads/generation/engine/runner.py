@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from headpond_workloads.generation.engine.attention import QUERY_ROWS, REACH, PagedStep, Part, reach
+from headpond_workloads.generation.engine.attention import Attention, PagedStep
 from headpond_workloads.generation.engine.forward import Span
 from headpond_workloads.generation.engine.kv_cache import KvCache
+from headpond_workloads.generation.engine.static_decode import StaticDecode
+from headpond_workloads.generation.engine.transfer import integers
 
 Row = TypeVar("Row")
-
-_DECODE, _CHUNK = 0, 1
 
 
 class ModelRunner:
     """Packs spans into the model's input and takes the logits out."""
 
-    def __init__(self, model: PreTrainedModel, cache: KvCache) -> None:
-        """Run `model` over `cache`, on the device where both are."""
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        cache: KvCache,
+        attention: Attention,
+        decode: StaticDecode | None = None,
+    ) -> None:
+        """Run `model` over `cache`, on the device where both are.
+
+        Args:
+            model: Its attention is `paged_attention`.
+            cache: Where keys and values are kept.
+            attention: How to attend over `cache`.
+            decode: Computes the steps in which every sequence decodes, if given.
+        """
         self._model = model
         self._cache = cache
+        self._attention = attention
+        self._decode = decode
 
     @torch.inference_mode()
     def forward(self, spans: Sequence[Span]) -> Tensor:
@@ -34,6 +48,8 @@ class ModelRunner:
         Returns:
             Float32, of shape [logits wanted, vocabulary], in the order of `spans`.
         """
+        if self._decode is not None and self._decode.fits(spans):
+            return self._decode.forward(spans)
         order = sorted(range(len(spans)), key=lambda at: _packing(spans[at]))
         packed = [spans[at] for at in order]
         ends = dict(zip(order, _ends(packed), strict=True))
@@ -64,38 +80,13 @@ class ModelRunner:
             for at in range(span.start, span.end)
         ]
         return PagedStep(
-            cache=self._cache, written=self._tensor(written), parts=tuple(self._parts(packed))
-        )
-
-    def _parts(self, packed: Sequence[Span]) -> Iterator[Part]:
-        """Cut the packed rows into calls of attention."""
-        row = 0
-        for (group, _), members in groupby(packed, key=_packing):
-            together = list(members)
-            if group == _DECODE:
-                yield self._part(row, [(span, span.start, span.end) for span in together])
-                row += len(together)
-                continue
-            for span in together:
-                for start, end in _segments(span):
-                    yield self._part(row + start - span.start, [(span, start, end)])
-                row += len(span.token_ids)
-
-    def _part(self, row: int, pieces: Sequence[tuple[Span, int, int]]) -> Part:
-        """Return the call for pieces (a span, from a position to another) of equal reach."""
-        size = self._cache.block_tokens
-        rows = pieces[0][2] - pieces[0][1]
-        padded = rows if rows == 1 else -(-rows // QUERY_ROWS) * QUERY_ROWS
-        blocks = -(-reach(pieces[0][2]) // size)
-        padding = [self._cache.padding_block] * blocks
-        return Part(
-            rows=(row, row + rows * len(pieces)),
-            blocks=self._tensor([[*span.blocks, *padding][:blocks] for span, _, _ in pieces]),
-            positions=self._tensor([range(start, start + padded) for _, start, _ in pieces]),
+            cache=self._cache,
+            written=self._tensor(written),
+            parts=tuple(self._attention.cut(packed)),
         )
 
     def _tensor(self, values: Sequence[object]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self._cache.device)
+        return integers(values, self._cache.device)
 
 
 def _not_alone(rows: Sequence[Row]) -> Sequence[Row]:
@@ -107,18 +98,10 @@ def _not_alone(rows: Sequence[Row]) -> Sequence[Row]:
     return [*rows, *rows] if len(rows) == 1 else rows
 
 
-def _packing(span: Span) -> tuple[int, int]:
-    """Return the group of a span: decodes of equal reach first, then chunks."""
-    return (_DECODE, reach(span.end)) if len(span.token_ids) == 1 else (_CHUNK, 0)
-
-
-def _segments(span: Span) -> Iterator[tuple[int, int]]:
-    """Cut a chunk where the reach of its positions may change."""
-    start = span.start
-    while start < span.end:
-        end = min(span.end, (start // REACH + 1) * REACH)
-        yield start, end
-        start = end
+def _packing(span: Span) -> tuple[bool, int]:
+    """Return the place of a span: decodes first, the shorter before the longer; then chunks."""
+    decodes = len(span.token_ids) == 1
+    return not decodes, span.end if decodes else 0
 
 
 def _ends(packed: Sequence[Span]) -> Iterator[int]:

@@ -138,7 +138,7 @@ def sample(logits: Tensor, draws: Sequence[Draw], drawer: Drawer | None = None) 
         draws: What is asked for, row by row.
         drawer: Draws where the temperature is not 0; `draw_rows` when None.
     """
-    finite = logits.amax(dim=-1).isfinite().tolist()  # NaN wins amax, so one pass finds it
+    usable = logits.amax(dim=-1).isfinite()  # NaN wins amax, so one pass finds it
     wanted = [row for row, draw in enumerate(draws) if draw.logprobs is not None]
     normalized = logits[wanted].log_softmax(dim=-1) if wanted else logits[:0]
     for row, draw in enumerate(draws):
@@ -146,9 +146,10 @@ def sample(logits: Tensor, draws: Sequence[Draw], drawer: Drawer | None = None) 
     held = [(row, each.state.matcher) for row, each in enumerate(draws) if each.state.matcher]
     if held:
         mask(logits, held)
-        for row, _ in held:
-            finite[row] &= bool(logits[row].amax().isfinite())
-    token_ids: list[int] = logits.argmax(dim=-1).tolist()
+        rows = [row for row, _ in held]
+        usable[rows] &= logits[rows].amax(dim=-1).isfinite()
+    # In one copy: a GPU is waited for once.
+    finite, token_ids = torch.stack((usable.long(), logits.argmax(dim=-1))).tolist()
     drawn = [
         row
         for row, draw in enumerate(draws)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from headpond_workloads.generation.engine.adapters import AdapterWeights, Addition
-from headpond_workloads.generation.engine.native.packing import GROUP, Format, pack
-from headpond_workloads.generation.engine.native.structures import Adapter, LowRank, Matrix, Model
+from headpond_workloads.generation.engine.native.structures import Adapter, LowRank, Model
+from headpond_workloads.native.packing import GROUP, Format, pack
+from headpond_workloads.native.structures import Matrix
 
 _PRODUCTS = (
     ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),

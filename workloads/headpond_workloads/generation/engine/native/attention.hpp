@@ -8,6 +8,7 @@
 
 #include <limits>
 
+#include "functions.hpp"
 #include "products.hpp"
 
 namespace headpond {
@@ -16,21 +17,6 @@ constexpr int KEYS = 16;     // tokens of a piece of cache: the columns of one v
 constexpr int RUN = 64;      // keys whose weights are computed before values are summed
 constexpr int HEADS = 12;    // query rows (of one KV head) in one task
 constexpr int PIECES = RUN / KEYS;
-
-// e to the x, to about one unit in the last place. Source: the range reduction of Cephes' expf,
-// x = n ln 2 + r, with a polynomial for e to the r.
-inline __m512 exp_ps(__m512 x) {
-  x = _mm512_max_ps(x, _mm512_set1_ps(-100.0f));
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-  __m512 p = _mm512_set1_ps(1.9875691500e-4f);
-  for (const float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
-                        5.0000001201e-1f})
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(c));
-  p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
-  return _mm512_scalef_ps(p, n);
-}
 
 struct Cache {
   uint8_t* memory;  // [layers, blocks, pieces, kv_heads, keys and values, 16 * width]

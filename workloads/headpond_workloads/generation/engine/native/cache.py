@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from headpond_workloads.generation.engine.kv_cache import KvShape
-from headpond_workloads.generation.engine.native.memory import zeros
 from headpond_workloads.generation.engine.native.structures import Cache
+from headpond_workloads.native.memory import zeros
 
 PIECE_TOKENS = 16
 

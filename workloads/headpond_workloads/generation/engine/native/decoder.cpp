@@ -2,18 +2,15 @@
 //
 // One call computes one step on all threads of a team. Between layers values are float32; what
 // goes into a product is in the format of its weights. The structures are mirrored by
-// library.py.
+// structures.py.
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <new>
 #include <vector>
 
-#include <sys/mman.h>
-
 #include "attention.hpp"
+#include "buffer.hpp"
 #include "packing.hpp"
 #include "products.hpp"
 #include "sampling.hpp"
@@ -66,25 +63,6 @@ struct LowRank {
 struct Adapter {
   const LowRank* layer;  // [layers, 4]
   int32_t rank;          // the greatest
-};
-
-template <class T>
-class Buffer {
- public:
-  T* get(size_t count) {
-    if (count > size_) {
-      std::free(memory_);
-      size_ = count + count / 4;
-      memory_ = static_cast<T*>(std::aligned_alloc(64, (size_ * sizeof(T) + 63) / 64 * 64));
-      if (memory_ == nullptr) throw std::bad_alloc();
-    }
-    return memory_;
-  }
-  ~Buffer() { std::free(memory_); }
-
- private:
-  T* memory_ = nullptr;
-  size_t size_ = 0;
 };
 
 class Decoder {
@@ -359,29 +337,6 @@ class Decoder {
 extern "C" {
 
 using namespace headpond;
-
-// Zeroed memory on huge pages, where the system gives them: packed weights are read whole in
-// every step, and small pages would cost more than the reading.
-void* headpond_alloc(int64_t bytes) {
-  constexpr size_t page = size_t(2) << 20;
-  const size_t whole = (size_t(bytes) + page - 1) / page * page;
-  void* memory = std::aligned_alloc(page, whole);
-  if (memory == nullptr) return nullptr;
-  madvise(memory, whole, MADV_HUGEPAGE);
-  std::memset(memory, 0, whole);
-  return memory;
-}
-
-void headpond_free(void* memory) { std::free(memory); }
-
-int64_t headpond_packed_bytes(int32_t format, int32_t columns, int32_t depth) {
-  return int64_t(tile_bytes(Format(format), depth)) * ((columns + TILE - 1) / TILE);
-}
-
-void headpond_pack(int32_t format, const float* weights, int32_t first, int32_t count,
-                   int32_t depth, uint8_t* values, uint8_t* scales, uint8_t* least) {
-  pack(Format(format), weights, first, count, depth, {values, scales, least});
-}
 
 // Draw a token for each of `rows` rows of `count` logits.
 void headpond_draw(const float* logits, int32_t rows, int32_t count, const Choice* choices,

@@ -1,113 +1,29 @@
-"""The shared library of the native forward: built once per machine, then loaded.
-
-It is compiled for the very CPU it runs on, in a few seconds, when it is first needed, and
-kept in the cache under a name that covers sources, compiler and CPU.
-"""
+"""The library of the native decoder."""
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import logging
-import os
-import shutil
-import subprocess
-import tempfile
+from ctypes import CDLL, POINTER, c_int32, c_void_p
 from functools import cache
 from pathlib import Path
 
-from headpond.bundle.store import default_cache
 from headpond_workloads.generation.engine.native.structures import Adapter, Choice, Model, Step
-
-logger = logging.getLogger(__name__)
-
-_SOURCES = Path(__file__).parent
-_FLAGS = ("-O3", "-march=native", "-std=c++20", "-pthread", "-shared", "-fPIC", "-w")
-_NEEDED = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"})
-_COMPILE_S = 120.0
-
-
-class NativeUnavailable(Exception):
-    """This machine can't run the native forward; says why."""
+from headpond_workloads.native.library import load
 
 
 @cache
-def library() -> ctypes.CDLL:
+def library() -> CDLL:
     """Return the loaded library, built when it is missing.
 
     Raises:
         NativeUnavailable: The CPU lacks instructions, or there is no compiler that works.
     """
-    flags = _cpu_flags()
-    missing = _NEEDED - flags
-    if missing:
-        raise NativeUnavailable(f"the CPU lacks {', '.join(sorted(missing))}")
-    return _declared(ctypes.CDLL(str(_built(flags))))
-
-
-def _cpu_flags() -> frozenset[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise NativeUnavailable("it runs on Linux only") from error
-    line = next((line for line in lines if line.startswith("flags")), "")
-    return frozenset(line.partition(":")[2].split())
-
-
-def _built(cpu_flags: frozenset[str]) -> Path:
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        raise NativeUnavailable("there is no C++ compiler; install g++, or set CXX")
-    target = default_cache() / "native" / f"decoder-{_identity(compiler, cpu_flags)}.so"
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        logger.info("compiling the native forward, once for this machine")
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as folder:
-            part = Path(folder) / target.name
-            _compile(compiler, part)
-            part.replace(target)
-    return target
-
-
-def _identity(compiler: str, cpu_flags: frozenset[str]) -> str:
-    """Return a digest of everything the library depends on."""
-    digest = hashlib.sha256()
-    for path in sorted([*_SOURCES.glob("*.hpp"), *_SOURCES.glob("*.cpp")]):
-        digest.update(path.read_bytes())
-    digest.update(_run([compiler, "--version"]).stdout)
-    digest.update(" ".join([*_FLAGS, *sorted(cpu_flags)]).encode())
-    return digest.hexdigest()[:20]
-
-
-def _compile(compiler: str, to: Path) -> None:
-    done = _run([compiler, *_FLAGS, str(_SOURCES / "decoder.cpp"), "-o", str(to)])
-    if done.returncode:
-        logger.debug("compiler: %s", done.stderr.decode(errors="replace"))
-        raise NativeUnavailable(f"{compiler} can't compile it (see the log at debug level)")
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
-    """Run the compiler that the operator installed or named."""
-    try:
-        return subprocess.run(command, capture_output=True, check=False, timeout=_COMPILE_S)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NativeUnavailable(f"{command[0]} does not run: {error}") from error
-
-
-def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    """Declare the functions' types; calls release the interpreter's lock."""
-    c_int, c_long, pointer = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
-    for name, result, arguments in (
-        ("alloc", pointer, (c_long,)),
-        ("free", None, (pointer,)),
-        ("packed_bytes", c_long, (c_int, c_int, c_int)),
-        ("pack", None, (c_int, pointer, c_int, c_int, c_int, pointer, pointer, pointer)),
-        ("draw", None, (pointer, c_int, c_int, ctypes.POINTER(Choice), pointer)),
-        ("decoder", pointer, (ctypes.POINTER(Model), c_int)),
-        ("adapters", None, (pointer, ctypes.POINTER(Adapter), c_int)),
-        ("decoder_free", None, (pointer,)),
-        ("forward", c_int, (pointer, ctypes.POINTER(Step))),
-    ):
-        function = getattr(loaded, f"headpond_{name}")
-        function.restype, function.argtypes = result, arguments
-    return loaded
+    return load(
+        Path(__file__).parent / "decoder.cpp",
+        (
+            ("draw", None, (c_void_p, c_int32, c_int32, POINTER(Choice), c_void_p)),
+            ("decoder", c_void_p, (POINTER(Model), c_int32)),
+            ("adapters", None, (c_void_p, POINTER(Adapter), c_int32)),
+            ("decoder_free", None, (c_void_p,)),
+            ("forward", c_int32, (c_void_p, POINTER(Step))),
+        ),
+    )

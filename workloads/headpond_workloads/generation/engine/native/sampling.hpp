@@ -12,7 +12,7 @@
 #include <iterator>
 #include <vector>
 
-#include "attention.hpp"
+#include "functions.hpp"
 
 namespace headpond {
 

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_void_p
 
-
-class Matrix(Structure):
-    """Packed weights of one product; see `products.hpp`."""
-
-    _fields_ = (
-        ("format", c_int32),
-        ("columns", c_int32),
-        ("depth", c_int32),
-        ("packed", c_void_p),
-        ("scales", c_void_p),
-        ("least", c_void_p),
-        ("bias", c_void_p),
-    )
+from headpond_workloads.native.structures import Matrix
 
 
 class Layer(Structure):

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
-from headpond_workloads.generation.engine.native.library import NativeUnavailable
-from headpond_workloads.generation.engine.native.packing import Format, pack
-from headpond_workloads.generation.engine.native.structures import Layer, Matrix, Model
+from headpond_workloads.generation.engine.native.structures import Layer, Model
+from headpond_workloads.native.library import NativeUnavailable
+from headpond_workloads.native.packing import Format, pack
+from headpond_workloads.native.structures import Matrix
 
 ARCHITECTURES = frozenset(
     {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}

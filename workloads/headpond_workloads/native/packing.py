@@ -9,9 +9,9 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from headpond_workloads.generation.engine.native.library import library
-from headpond_workloads.generation.engine.native.memory import zeros
-from headpond_workloads.generation.engine.native.structures import Matrix
+from headpond_workloads.native.library import packing
+from headpond_workloads.native.memory import zeros
+from headpond_workloads.native.structures import Matrix
 
 TILE = 32
 GROUP = 32
@@ -58,7 +58,7 @@ def pack(parts: Sequence[Tensor], kind: Format, biases: Sequence[Tensor | None] 
     if depth % GROUP:
         raise ValueError(f"a depth of {depth} is no multiple of {GROUP}")
     columns = sum(part.shape[0] for part in parts)
-    native = library()
+    native = packing()
     values = zeros(native.headpond_packed_bytes(kind, columns, depth))
     scales, least = _scales(kind, -(-columns // TILE), depth // GROUP)
     first = 0

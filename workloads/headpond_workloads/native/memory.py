@@ -8,7 +8,7 @@ import weakref
 import torch
 from torch import Tensor
 
-from headpond_workloads.generation.engine.native.library import library
+from headpond_workloads.native.library import packing
 
 
 def zeros(size: int, dtype: torch.dtype = torch.uint8) -> Tensor:
@@ -17,7 +17,7 @@ def zeros(size: int, dtype: torch.dtype = torch.uint8) -> Tensor:
     Raises:
         MemoryError: There is not so much.
     """
-    native = library()
+    native = packing()
     count = size * dtype.itemsize
     address = native.headpond_alloc(max(count, 1))
     if not address:

@@ -1,0 +1,1 @@
+"""Matrix products, packed weights and threads for C++ forwards: no workload of its own."""
