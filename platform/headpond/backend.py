@@ -10,7 +10,7 @@ from headpond.call import Call, ModelCard
 from headpond.errors import InvalidRequest, ModelNotFound
 from headpond.record import WorkloadRecord
 from headpond.scheduling.answer import LoopAnswer
-from headpond.scheduling.loop import ContinuousLoop
+from headpond.scheduling.loop import Loop
 from headpond.telemetry.metrics import Metrics
 
 
@@ -29,7 +29,7 @@ class LocalBackend:
     record: WorkloadRecord
     manifest: Manifest
     alias: str
-    loop: ContinuousLoop
+    loop: Loop
     metrics_source: Metrics
 
     async def submit(self, call: Call) -> LoopAnswer:
@@ -56,6 +56,16 @@ class LocalBackend:
                 param="model",
             )
         return await self.loop.submit(call)
+
+    def only_model(self, workload: str) -> str | None:
+        """Return the alias of what is served here; that it is of the workload is checked later."""
+        del workload
+        return self.alias
+
+    def workload_of(self, model: str) -> str | None:
+        """Return the workload served here; that the model is served is checked later."""
+        del model
+        return self.record.name
 
     @property
     def card(self) -> ModelCard:

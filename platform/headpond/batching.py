@@ -37,13 +37,11 @@ class Formed:
     """Requests finish in one forward over a batch that is formed first.
 
     Attributes:
-        axis: What the batch is made of, e.g. `padded_tokens`.
-        bucket_by: Dimensions by which alike requests are brought together.
-        budget: Units along the axis in one batch.
-        window_ms: The longest an open batch waits for more while the engine is busy.
+        axis: The dimension that fills a batch, e.g. `padded_tokens`.
+        budget: Units along the axis in one batch, at most; an engine may want less.
+        bucket_by: Names of what must be equal to share a batch, in the order of `Plan.key`.
     """
 
     axis: str
-    bucket_by: tuple[str, ...]
     budget: int
-    window_ms: float = 0.0
+    bucket_by: tuple[str, ...] = ()

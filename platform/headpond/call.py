@@ -161,6 +161,14 @@ class Backend(Protocol):
         """
         ...
 
+    def only_model(self, workload: str) -> str | None:
+        """Return the name of the one model of a workload; None when there are several, or none."""
+        ...
+
+    def workload_of(self, model: str) -> str | None:
+        """Return the workload that a model serves; None when there is no such model."""
+        ...
+
     async def models(self) -> Sequence[ModelCard]:
         """Return the models that can be asked for, by name."""
         ...

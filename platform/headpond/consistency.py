@@ -6,7 +6,7 @@ The checks run when a record is declared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -97,7 +97,9 @@ def _axis_problems(record: WorkloadRecord) -> Iterable[str]:
     dims = {dim.name for dim in record.request.dims}
     batching = record.batching
     if not isinstance(batching, Continuous):
-        named = {"bucket_by": batching.bucket_by}
+        named: Mapping[str, tuple[str, ...]] = {"axis": (batching.axis,)}
+        if batching.budget < 1:
+            yield f"batching.budget is {batching.budget}; it must be at least 1"
     else:
         first = (batching.first_phase,) if batching.first_phase else ()
         cached = (batching.cached,) if batching.cached else ()

@@ -31,7 +31,7 @@ from headpond.http.app import build_app
 from headpond.lane import LaneAddress
 from headpond.planner import plan_memory
 from headpond.registry import workload
-from headpond.scheduling.loop import ContinuousLoop
+from headpond.scheduling.loop import DEFAULT_SLOTS, loop_for
 from headpond.serve_edge import behind_serve
 from headpond.serve_handle import MODEL_DEPLOYMENT
 from headpond.settings import Settings
@@ -43,6 +43,12 @@ from headpond.telemetry.tracing import call_tracer
 if TYPE_CHECKING:
     from headpond.call import Call
     from headpond.http.app import ASGIApp
+
+SWITCH_S = 0.5e-3
+"""After so long a thread lets others run Python: the event loop must not wait for an engine's.
+
+By default it is 5 ms, more than a small request takes in all.
+"""
 
 MAX_ONGOING = 100_000
 """Admission is the loop's, in work units; Serve's own count must never bind first."""
@@ -56,7 +62,8 @@ class ModelArgs(BaseModel):
         alias: The name callers use on the direct path.
         settings: Keys, tenants and telemetry: inline, or the path of a YAML file.
         state_bytes: Memory for what requests retain, e.g. `512MiB`.
-        max_slots: The most requests that share a step.
+        max_slots: The most requests that share a step, 16 unless said; or a batch, where one
+            is formed, unbounded unless said.
         max_wait_s: Requests whose work would begin later than this are refused at once, but
             for batch work; the workload's own bound when that is tighter, or this is absent.
         device: `cpu`, `cuda` or `cuda:<index>`; `cuda` reserves one GPU for each replica.
@@ -71,7 +78,7 @@ class ModelArgs(BaseModel):
     alias: str
     settings: Settings | str = Settings()
     state_bytes: ByteSize = ByteSize(256 * 2**20)
-    max_slots: int = Field(default=16, ge=1)
+    max_slots: int | None = Field(default=None, ge=1)
     max_wait_s: float | None = Field(default=None, gt=0)
     device: str = "cpu"
     threads: int = Field(default=1, ge=1)
@@ -82,7 +89,7 @@ class ModelArgs(BaseModel):
         """Return the part an engine needs to know."""
         return EngineSettings(
             state_bytes=self.state_bytes,
-            max_slots=self.max_slots,
+            max_slots=self.max_slots or DEFAULT_SLOTS,
             device=self.device,
             threads=self.threads,
         )
@@ -107,6 +114,7 @@ class Model:
         Raises:
             BundleError: A size, hash, format or fixture differs, or it does not fit.
         """
+        sys.setswitchinterval(SWITCH_S)
         self._settings = resolved(args.settings)
         configure_logging(self._settings, sys.__stderr__)
         self._backend = await asyncio.to_thread(_load, args, self._settings)
@@ -172,7 +180,7 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
     observers = [metrics.observe, CallLog(manifest.ref).observe]
     if (tracer := call_tracer(settings, record, manifest.ref)) is not None:
         observers.append(tracer.observe)
-    loop = ContinuousLoop(
+    loop = loop_for(
         record,
         engine,
         record.bind(manifest.model, manifest.execution.dtype),
@@ -184,6 +192,7 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
         stuck_after_s=args.stuck_after_s,
         tenant_weights=settings.tenant_weights,
         limits=manifest.limits,
+        planners=args.threads,
     )
     metrics.watch(loop.snapshot, engine.tallies)
     return LocalBackend(

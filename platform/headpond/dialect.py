@@ -7,13 +7,15 @@ neither torch nor ray, and knows nothing of HTTP beyond its own bodies.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from headpond.call import Done, Failed, Output
 from headpond.engine import Json
+from headpond.errors import HeadpondError
+from headpond.form import is_form, read_form
 from headpond.units import Work
 
 Wire = TypeVar("Wire", bound=BaseModel)
@@ -26,14 +28,66 @@ class Ask:
     """What a wire request means.
 
     Attributes:
-        model: The name in the body.
+        model: The name in the body or the path; None where a dialect has no place for it,
+            for the one model that is served here.
         items: The workload's own request objects.
         stream: Whether the caller wants events as they come.
     """
 
-    model: str
+    model: str | None
     items: tuple[object, ...]
     stream: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Incoming:
+    """A request as a dialect reads it.
+
+    Attributes:
+        body: The whole body; empty where the method has none.
+        content_type: The header of that name, or the empty text.
+        path: Parameters of the route's path.
+        headers: By lower-case name.
+    """
+
+    body: bytes = b""
+    content_type: str = ""
+    path: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Raw:
+    """An answer whose body is not JSON.
+
+    Attributes:
+        content: The body.
+        media_type: Its content type.
+        headers: What else is told of it.
+    """
+
+    content: bytes
+    media_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def rendered(body: BaseModel | Raw) -> Raw:
+    """Return the body of an answer as bytes: JSON, unless it was not to be that."""
+    if isinstance(body, Raw):
+        return body
+    return Raw(content=body.model_dump_json().encode(), media_type="application/json")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErrorAnswer:
+    """An error as a dialect's own clients expect it."""
+
+    status: int
+    body: Mapping[str, Json]
+
+
+ErrorForm = Callable[[HeadpondError], ErrorAnswer]
+"""How a dialect writes errors, where it does not do so as OpenAI does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +138,7 @@ class Exchange(Protocol):
         """
         ...
 
-    def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> BaseModel:
+    def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> BaseModel | Raw:
         """Fold every event of a finished call into one body.
 
         Raises:
@@ -99,31 +153,35 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One HTTP route of a workload, built by `Route.json`.
+    """One HTTP route of a workload, built by `Route.json` or `Route.get`.
 
     Attributes:
         method: The HTTP method.
-        path: The path below the app's prefix.
+        path: The path below the app's prefix; may hold parameters, e.g. `{model}`.
         summary: One line for the OpenAPI document.
-        request: The wire type of the JSON body.
+        request: The wire type of the JSON body; None where there is no body.
         response: The wire type of the answer.
         chunk: The wire type of each event's data, where the route streams by SSE.
+        form: Whether the same fields may come as `multipart/form-data`.
         example: A body that works with any model of the workload, `model` left out; shown
             in the OpenAPI document and run by the demo.
-        read: Parses a body into an exchange; raises pydantic's `ValidationError`.
+        read: Parses a request into an exchange; raises pydantic's `ValidationError`.
+        fail: How errors look; OpenAI's envelope when absent.
     """
 
     method: str
     path: str
     summary: str
-    request: type[BaseModel]
+    request: type[BaseModel] | None
     response: type[BaseModel]
-    chunk: type[BaseModel] | None
+    chunk: type[BaseModel] | None = None
+    form: bool = False
     example: Mapping[str, Json]
-    read: Callable[[bytes], Exchange]
+    read: Callable[[Incoming], Exchange]
+    fail: ErrorForm | None = None
 
     @classmethod
-    def json(
+    def json(  # noqa: PLR0913 - a declaration, by keyword
         cls,
         path: str,
         summary: str,
@@ -132,9 +190,22 @@ class Route:
         exchange: Callable[[Wire], Exchange],
         response: type[BaseModel],
         chunk: type[BaseModel] | None = None,
+        form: bool = False,
         example: Mapping[str, Json],
+        fail: ErrorForm | None = None,
     ) -> Route:
-        """Declare a POST route whose body is JSON of type `request`."""
+        """Declare a POST route whose body is JSON of type `request`, or the same as a form.
+
+        Of a form, files reach the wire type as bytes and fields as texts; a field that comes
+        more than once, or whose name ends with `[]`, is a list.
+        """
+
+        def read(incoming: Incoming) -> Exchange:
+            if form and is_form(incoming.content_type):
+                fields = read_form(incoming.body, incoming.content_type)
+                return exchange(request.model_validate(fields))
+            return exchange(request.model_validate_json(incoming.body))
+
         return cls(
             method="POST",
             path=path,
@@ -142,6 +213,30 @@ class Route:
             request=request,
             response=response,
             chunk=chunk,
+            form=form,
             example=example,
-            read=lambda body: exchange(request.model_validate_json(body)),
+            read=read,
+            fail=fail,
+        )
+
+    @classmethod
+    def get(
+        cls,
+        path: str,
+        summary: str,
+        *,
+        exchange: Callable[[Incoming], Exchange],
+        response: type[BaseModel],
+        fail: ErrorForm | None = None,
+    ) -> Route:
+        """Declare a GET route; what it asks is answered by the model's engine as any call."""
+        return cls(
+            method="GET",
+            path=path,
+            summary=summary,
+            request=None,
+            response=response,
+            example={},
+            read=exchange,
+            fail=fail,
         )

@@ -1,7 +1,8 @@
-"""The protocol that an engine on the continuous loop implements.
+"""The protocols that engines implement: one for each of the two loops.
 
-The loop calls every method from one thread, the engine's own. `plan` alone may also be
-called from others: it is pure.
+The continuous loop calls every method from one thread, the engine's own; the loop of formed
+batches calls `run` from as many threads as the engine has lanes. `plan` may also be called
+from others: it is pure.
 """
 
 from __future__ import annotations
@@ -91,11 +92,14 @@ class Progress(Generic[Payload_co]):
     error: HeadpondError | None = None
 
 
-class ContinuousEngine(Protocol[Item_contra, Prepared, Slot, Payload_co]):
-    """Work that stays for many steps, holds state, and shares each step with others."""
+class Planning(Protocol[Item_contra, Prepared]):
+    """The part of an engine that needs no device; both kinds have it."""
 
     def plan(self, item: Item_contra, namespace: str) -> Plan[Prepared]:
         """Validate an item against the model and say what it will take. Pure; no device.
+
+        Costly preparation (tokenizing, decoding an image) belongs here: it runs in threads
+        of its own, beside the engine's.
 
         Args:
             item: What is asked for.
@@ -106,6 +110,12 @@ class ContinuousEngine(Protocol[Item_contra, Prepared, Slot, Payload_co]):
             InvalidRequest: The model cannot do this; names the field.
         """
         ...
+
+
+class ContinuousEngine(
+    Planning[Item_contra, Prepared], Protocol[Item_contra, Prepared, Slot, Payload_co]
+):
+    """Work that stays for many steps, holds state, and shares each step with others."""
 
     def start(self, plan: Plan[Prepared]) -> Slot:
         """Allocate the state of an item and return its slot."""
@@ -133,8 +143,49 @@ class ContinuousEngine(Protocol[Item_contra, Prepared, Slot, Payload_co]):
         ...
 
 
-class Loaded(ContinuousEngine[Item_contra, Prepared, Slot, Payload_co], Protocol):
-    """An engine as the deployment gets it: it can show what its fixtures ask for."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome(Generic[Payload_co]):
+    """What a batch gave for one of its items.
+
+    Attributes:
+        outputs: What the caller gets, in order.
+        work: What the item came to; None for what it was admitted with.
+        error: Why the item has no result; the others of its batch are untouched.
+    """
+
+    outputs: tuple[Payload_co, ...] = ()
+    work: Work | None = None
+    error: HeadpondError | None = None
+
+
+class FormedEngine(Planning[Item_contra, Prepared], Protocol[Item_contra, Prepared, Payload_co]):
+    """Work that finishes in one forward, over a batch that is formed first."""
+
+    @property
+    def lanes(self) -> int:
+        """How many batches it can run at once, each in a thread of its own; at least 1."""
+        ...
+
+    @property
+    def budget(self) -> int:
+        """The units along the batching axis that one batch should hold, at least 1.
+
+        No more than the record's; one item alone may be larger.
+        """
+        ...
+
+    def run(self, batch: Sequence[Plan[Prepared]]) -> Sequence[Outcome[Payload_co]]:
+        """Compute a batch: one forward. Results come in the order of the batch.
+
+        All plans have equal keys. An item that can't be computed says so in its own
+        `Outcome.error`. When the batch as a whole raises, nobody has a result, and the loop
+        may run smaller batches again.
+        """
+        ...
+
+
+class Checked(Protocol):
+    """What the deployment asks of every engine once it is loaded."""
 
     @property
     def symbols(self) -> Mapping[str, int]:
@@ -151,6 +202,14 @@ class Loaded(ContinuousEngine[Item_contra, Prepared, Slot, Payload_co], Protocol
     def observe(self, given: Mapping[str, Json]) -> Mapping[str, Json]:
         """Compute a fixture's input and return a value for each of the record's contracts."""
         ...
+
+
+class Loaded(ContinuousEngine[Item_contra, Prepared, Slot, Payload_co], Checked, Protocol):
+    """An engine of the continuous loop, as the deployment gets it."""
+
+
+class LoadedFormed(FormedEngine[Item_contra, Prepared, Payload_co], Checked, Protocol):
+    """An engine of the loop of formed batches, as the deployment gets it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

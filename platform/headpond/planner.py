@@ -60,7 +60,7 @@ def _largest(record: WorkloadRecord, symbols: Mapping[str, int]) -> tuple[dict[s
         limit = symbols[dim.limit] if isinstance(dim.limit, str) else dim.limit
         shape[dim.name] = limit or 1
     if not isinstance(record.batching, Continuous):
-        return shape, 1
+        return shape, shape[record.batching.axis]
     # Dimensions that share one limit (prompt and output share the context) add up to it once.
     limits = {dim.name: dim.limit for dim in record.request.dims}
     extent = {limits[name] or name: shape[name] for name in record.batching.extent}

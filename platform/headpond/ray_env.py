@@ -8,6 +8,7 @@ user has already set wins. `docs/router.md` has the measurements behind the choi
 from __future__ import annotations
 
 import os
+import random
 import socket
 import sys
 from collections.abc import Mapping
@@ -36,6 +37,11 @@ RAY_ENV: Mapping[str, str] = {
     "RAY_DEDUP_LOGS": "1",
 }
 
+_RANGES = (20_000, 32_000)
+"""Where the ports of replicas are taken from: below those that systems give to clients."""
+
+_RANGE_PORTS, _PROBED_PORTS = 400, 16
+
 
 def apply_ray_env(run_dir: Path | None = None) -> None:
     """Set what the user has not set, before `ray` is imported.
@@ -50,7 +56,14 @@ def apply_ray_env(run_dir: Path | None = None) -> None:
 
 
 def _one_machine(run_dir: Path) -> Mapping[str, str]:
+    first_port = _free_range()
     return {
+        # Replicas listen with SO_REUSEPORT from the first port on: with Serve's own range two
+        # platforms on one machine would share ports, and answer each other's callers.
+        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first_port),
+        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first_port + _RANGE_PORTS // 2 - 1),
+        "RAY_SERVE_DIRECT_INGRESS_MIN_GRPC_PORT": str(first_port + _RANGE_PORTS // 2),
+        "RAY_SERVE_DIRECT_INGRESS_MAX_GRPC_PORT": str(first_port + _RANGE_PORTS - 1),
         # No load balancer outside this machine has to notice that a replica goes.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
@@ -61,6 +74,29 @@ def _one_machine(run_dir: Path) -> Mapping[str, str]:
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(run_dir / "server-state"),
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(run_dir / "metrics.sock"),
     }
+
+
+def _free_range() -> int:
+    """Return the first of `_RANGE_PORTS` ports that no other platform here is likely to use.
+
+    Raises:
+        RuntimeError: Every range is in use.
+    """
+    ranges = list(range(*_RANGES, _RANGE_PORTS))
+    random.shuffle(ranges)
+    for first in ranges:
+        if all(_is_free(first + at) for at in range(_PROBED_PORTS)):
+            return first
+    raise RuntimeError(f"no free ports from {_RANGES[0]} to {_RANGES[1]} for replicas")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("0.0.0.0", port))  # noqa: S104 - where replicas would listen
+        except OSError:
+            return False
+    return True
 
 
 def free_port() -> int:

@@ -31,6 +31,12 @@ _GRACE_S = 1.0
 
 _STATUS_PERIOD_S = 1.0
 
+_ALIVE_S = 2.0
+"""So long after a call that went well an application counts as running, whatever polls say.
+
+While a replica is replaced, a poll may find nobody although its successor serves already.
+"""
+
 
 class RoutedBackend:
     """Chooses the application that an alias stands for and forwards calls to its replicas."""
@@ -45,6 +51,8 @@ class RoutedBackend:
         self._aliases = AliasTable()
         self._handles: dict[str, ModelHandle] = {}
         self._statuses: dict[str, Sequence[ReplicaStatus]] = {}
+        self._served_s: dict[str, float] = {}
+        self._workloads: dict[str, str] = {}
         self._polling: asyncio.Task[None] | None = None
         self._hub = LaneHub()
 
@@ -70,7 +78,7 @@ class RoutedBackend:
             WorkerLost: The replica died, and so did the one that was tried next.
             HeadpondError: Whatever the replica refused the call with.
         """
-        handle = self._resolve(call)
+        app, handle = self._resolve(call)
         deadline_at = time.monotonic() + call.deadline_s
         for attempt in range(1, _ATTEMPTS + 1):
             left_s = deadline_at - time.monotonic()
@@ -78,13 +86,26 @@ class RoutedBackend:
                 raise DeadlineExceeded
             try:
                 async with asyncio.timeout(left_s + _GRACE_S):
-                    return await self._send(handle, replace(call, deadline_s=left_s))
+                    answer = await self._send(handle, replace(call, deadline_s=left_s))
+                self._served_s[app] = time.monotonic()
+                return answer
             except TimeoutError:
                 raise DeadlineExceeded from None
             except WorkerLost:
                 if attempt == _ATTEMPTS:
                     raise
         raise WorkerLost
+
+    def only_model(self, workload: str) -> str | None:
+        """Return the one alias whose application has said that it serves the workload."""
+        aliases = self._aliases.targets()
+        names = [name for name in aliases if self.workload_of(name) == workload]
+        return names[0] if len(names) == 1 else None
+
+    def workload_of(self, model: str) -> str | None:
+        """Return the workload of an alias or a version whose application has ever answered."""
+        apps = self._aliases.targets().get(model) or [self._version(model) or ""]
+        return next((self._workloads[app] for app in apps if app in self._workloads), None)
 
     async def models(self) -> Sequence[ModelCard]:
         """Return one card per alias whose application has answered."""
@@ -98,6 +119,8 @@ class RoutedBackend:
 
     async def not_ready(self) -> Mapping[str, str]:
         """Return the aliases that some of their traffic finds no replica for, and why."""
+        if self._polling is None:
+            return {"*": "the router has no alias table yet"}
         reasons = {}
         for name, targets in self._aliases.targets().items():
             for app in targets:
@@ -113,13 +136,13 @@ class RoutedBackend:
                 texts |= await handle.expositions()
         return merge_expositions(texts)
 
-    def _resolve(self, call: Call) -> ModelHandle:
+    def _resolve(self, call: Call) -> tuple[str, ModelHandle]:
         app = self._aliases.choose(call.model, call.request_id) or self._version(call.model)
         if app is None:
             raise ModelNotFound(f"The model `{call.model}` does not exist.", param="model")
         if (reason := self._reason(app)) is not None:
             raise NotReady(f"The model `{call.model}` is not ready: {reason}.", retry_after_s=1.0)
-        return self._handles[app]
+        return app, self._handles[app]
 
     def _version(self, model: str) -> str | None:
         """Return an application that serves the bundle of this name."""
@@ -131,7 +154,9 @@ class RoutedBackend:
     def _reason(self, app: str) -> str | None:
         statuses = self._statuses.get(app, ())
         if not statuses:
-            return "no replica is running"
+            served_s = self._served_s.get(app, -_ALIVE_S)
+            known = app in self._handles and time.monotonic() - served_s < _ALIVE_S
+            return None if known else "no replica is running"
         reasons = [status.reason for status in statuses]
         return None if None in reasons else reasons[0]
 
@@ -161,8 +186,12 @@ class RoutedBackend:
                 self._handles[app] = handle
         for gone in set(self._handles) - apps:
             del self._handles[gone]
+            self._served_s.pop(gone, None)
+            self._workloads.pop(gone, None)
         polled = await asyncio.gather(*(self._status(app) for app in self._handles))
         self._statuses = dict(zip(self._handles, polled, strict=True))
+        answered = {app: known[0] for app, known in self._statuses.items() if known}
+        self._workloads |= {app: status.card.workload for app, status in answered.items()}
 
     async def _status(self, app: str) -> Sequence[ReplicaStatus]:
         try:

@@ -27,7 +27,7 @@ from headpond.hop import ReplicaStatus
 from headpond.http.app import build_app
 from headpond.registry import workload
 from headpond.routing import RoutedBackend
-from headpond.scheduling.loop import ContinuousLoop
+from headpond.scheduling.loop import loop_for
 from headpond.settings import Settings
 from headpond.telemetry.metrics import Metrics
 from headpond.testing.install import declare_workload
@@ -81,7 +81,7 @@ async def backend(bundle_folder: Path) -> AsyncIterator[LocalBackend]:
     bundle = open_bundle(bundle_folder)
     record, manifest = workload("shouting"), bundle.manifest
     metrics = Metrics(record, bundle=manifest.ref, model="loud")
-    loop = ContinuousLoop(
+    loop = loop_for(
         record,
         load_engine(record, bundle, EngineSettings(state_bytes=2**20)),
         record.bind(manifest.model, manifest.execution.dtype),

@@ -255,12 +255,14 @@ class TestFairQueue:
     def test_the_dead_are_skipped_and_count_no_more(self) -> None:
         waiting = queue(limit=40.0)
         entries = [entry(name) for name in "abcd"]
-        waiting.append(entries)
+        for each in entries:
+            waiting.append([each])
         waiting.withdraw(entries[0])
         waiting.withdraw(entries[2])
         waiting.withdraw(entries[2])
         assert (len(waiting), waiting.weight) == (2, 20.0)
-        waiting.append([entry("e"), entry("f")])
+        for name in "ef":
+            waiting.append([entry(name)])
         assert taken(waiting) == ["b", "d", "e", "f"]
 
     def test_a_tenant_whose_work_is_all_dead_has_no_turn(self) -> None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from headpond.bundle.loading import load_engine
 from headpond.bundle.store import open_bundle
 from headpond.call import Done, Failed, Output
-from headpond.dialect import Heading, ItemEvent
+from headpond.dialect import Heading, Incoming, ItemEvent, rendered
 from headpond.engine import EngineSettings, Quantum
 from headpond.errors import BundleError, EngineFailed
 from headpond.testing.echo import EchoEngine, load, record, write_echo_bundle
@@ -60,19 +60,20 @@ def test_a_bad_option_or_fixture_is_named(tmp_path: Path) -> None:
 def test_a_request_is_answered_whole_or_in_pieces() -> None:
     (route,) = record.routes
     body = {"model": "echo", "text": "hello", "chunks": 2, "stream": True, "extra": 1}
-    exchange = route.read(json.dumps(body).encode())
+    exchange = route.read(Incoming(body=json.dumps(body).encode()))
     ask = exchange.ask()
     assert (ask.model, ask.stream) == ("echo", True)
     assert ask.items == (EchoItem(text="hello", chunks=2),)
     events: list[ItemEvent] = [Output(0, "he"), Output(0, "llo"), Done(0, Work(output_chunks=2))]
-    assert exchange.body(HEADING, events, Work()).model_dump() == {"model": "echo", "text": "hello"}
+    whole = rendered(exchange.body(HEADING, events, Work())).content
+    assert json.loads(whole) == {"model": "echo", "text": "hello"}
     writer = exchange.stream(HEADING)
     assert [event.data for event in writer.write(events)] == ['{"text":"he"}', '{"text":"llo"}']
     assert [event.data for event in writer.close(Work())] == ["[DONE]"]
 
 
 def test_a_failed_item_fails_the_answer() -> None:
-    exchange = record.routes[0].read(b'{"model": "echo", "text": "x"}')
+    exchange = record.routes[0].read(Incoming(body=b'{"model": "echo", "text": "x"}'))
     failed: list[ItemEvent] = [Failed(0, EngineFailed())]
     with pytest.raises(EngineFailed):
         exchange.body(HEADING, failed, Work())
@@ -83,4 +84,6 @@ def test_a_failed_item_fails_the_answer() -> None:
 @pytest.mark.parametrize("chunks", [0, 4097, "many"])
 def test_a_wrong_number_of_pieces_is_refused(chunks: object) -> None:
     with pytest.raises(ValidationError):
-        record.routes[0].read(json.dumps({"model": "m", "text": "", "chunks": chunks}).encode())
+        record.routes[0].read(
+            Incoming(body=json.dumps({"model": "m", "text": "", "chunks": chunks}).encode())
+        )

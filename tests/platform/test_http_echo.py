@@ -20,7 +20,7 @@ from headpond.engine import Immediate, Plan
 from headpond.hop import Answered
 from headpond.http.app import ASGIApp, build_app
 from headpond.lane import LaneAddress, LaneHub
-from headpond.scheduling.loop import ContinuousLoop
+from headpond.scheduling.loop import loop_for
 from headpond.settings import Settings
 from headpond.telemetry.metrics import Metrics
 from headpond.testing.asgi import AsgiRequest
@@ -44,7 +44,7 @@ async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
     bundle = open_bundle(write_echo_bundle(tmp_path / "parrot"), cache=tmp_path / "cache")
     manifest = bundle.manifest
     metrics = Metrics(record, bundle=manifest.ref, model="polly")
-    loop = ContinuousLoop(
+    loop = loop_for(
         record,
         KnowingEngine(step_s=0.001),
         record.bind(manifest.model, manifest.execution.dtype),

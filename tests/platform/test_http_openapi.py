@@ -95,7 +95,7 @@ def test_the_app_does_what_the_document_says(
     app = build_app([unbounded], backend, Settings())
     api = schemathesis.openapi.from_asgi("/openapi.json", app)
     operations = [found.ok() for found in api.get_all_operations() if isinstance(found, Ok)]
-    assert len(operations) == 9
+    assert len(operations) == 12
 
     @given(case=st.one_of([operation.as_strategy(mode) for operation in operations]))
     @FEW

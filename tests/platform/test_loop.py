@@ -24,7 +24,8 @@ from headpond.errors import (
 )
 from headpond.scheduling import planner
 from headpond.scheduling.answer import LoopAnswer
-from headpond.scheduling.loop import ContinuousLoop
+from headpond.scheduling.loop import loop_for
+from headpond.scheduling.thread import EngineThread
 from headpond.telemetry.report import CallReport
 from headpond.testing.clock import FakeClock
 from headpond.testing.echo import MOST_TEXT_BYTES, EchoEngine, EchoSlot, record
@@ -80,7 +81,7 @@ class Served:
     ) -> None:
         self.engine = engine
         self.reports: list[CallReport] = []
-        self.loop = ContinuousLoop(
+        self.loop = loop_for(
             record,
             engine,
             record.bind(engine.symbols, "uint8"),
@@ -314,7 +315,9 @@ async def test_what_is_not_done_when_draining_ends_is_lost_not_cut_short() -> No
         waiting = [await served.submit(f"n{at}", stream=False) for at in range(10)]
         stopping = asyncio.create_task(served.loop.stop(0.0))
         await served.until(lambda: served.loop.snapshot().stopping)
-        await served.until(lambda: served.loop._thread._abortion is not None)
+        worker = served.loop._worker
+        assert isinstance(worker, EngineThread)
+        await served.until(lambda: worker._abortion is not None)
         engine.may_step.release(1)
         await stopping
         for answer in (running, *waiting):

@@ -26,6 +26,7 @@ from headpond.record import (
 )
 from headpond.state import StateTerm
 from headpond.testing.echo import record as echo
+from headpond.testing.formed import measuring_record
 from headpond.testing.simulation import simulated_record
 from headpond.units import Work, WorkUnit
 
@@ -125,9 +126,13 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
         {"batching": Continuous(axis="units", extent=(), granule="block_units")},
         "batching.granule names symbol 'block_units'",
     ),
-    "bucket": (
-        {"batching": Formed(axis="units", bucket_by=("pages",), budget=1)},
-        "batching.bucket_by names dimension 'pages'",
+    "formed axis": (
+        {"batching": Formed(axis="pages", budget=1)},
+        "batching.axis names dimension 'pages'",
+    ),
+    "formed budget": (
+        {"batching": Formed(axis="prompt_units", budget=0)},
+        "batching.budget is 0",
     ),
     "state symbol no bundle binds": (
         {"state": (StateTerm(name="cells", shape=("layers", "units")),)},
@@ -217,8 +222,8 @@ def test_binding_resolves_the_granule() -> None:
 
 
 def test_a_formed_record_binds_with_single_units() -> None:
-    batching = Formed(axis="units", bucket_by=("prompt_units",), budget=64)
-    assert replace(GOOD, batching=batching).bind({"most_units": 8}, "uint8").granule == 1
+    state = measuring_record().bind({}, "uint8")
+    assert (state.granule, state.request_bytes({"letters": 7}, 7)) == (1, 7)
 
 
 def test_units_can_be_looked_up_by_name() -> None:

@@ -153,6 +153,34 @@ async def test_a_model_without_replicas_is_refused_at_once(
     assert not handle.calls
 
 
+async def test_without_an_alias_table_the_router_is_not_ready() -> None:
+    fresh = RoutedBackend(lambda app: None)
+    assert await fresh.not_ready() == {"*": "the router has no alias table yet"}
+
+
+async def test_a_call_that_went_well_is_a_sign_of_life(
+    backend: RoutedBackend, handle: FakeHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backend.submit(call())
+    handle.replicas = 0
+    await backend._poll()
+    await backend.submit(call())
+    monkeypatch.setattr(routing, "_ALIVE_S", 0.0)
+    with pytest.raises(NotReady):
+        await backend.submit(call())
+
+
+async def test_the_workload_of_a_model_is_known_while_it_is_replaced(
+    backend: RoutedBackend, handle: FakeHandle
+) -> None:
+    handle.replicas = 0
+    await backend._poll()
+    assert backend.workload_of("chat") == "toy"
+    assert backend.workload_of("nobody") is None
+    assert backend.only_model("toy") == "chat"
+    assert backend.only_model("other") is None
+
+
 async def test_readiness_follows_the_replicas(backend: RoutedBackend, handle: FakeHandle) -> None:
     table = AliasTable({"chat": {"toy-app": 1}})
     handle.reason = "the engine has made no progress in time"

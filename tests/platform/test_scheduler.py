@@ -21,10 +21,11 @@ from headpond.errors import (
     RequestCancelled,
     WorkerLost,
 )
-from headpond.record import Formed, Phase, PhaseKind, Shape, WorkloadRecord
+from headpond.record import Phase, PhaseKind, Shape, WorkloadRecord
 from headpond.scheduling.scheduler import Scheduler
 from headpond.scheduling.sequence import Stage, worked_off
 from headpond.testing.clock import FakeClock
+from headpond.testing.formed import measuring_record
 from headpond.testing.simulated import SimulatedEngine, SimulatedItem, SimulatedSlot, Trouble
 from headpond.testing.simulation import SimulatedCall, SimulatedLoop, simulated_record
 from headpond.units import Work
@@ -110,7 +111,7 @@ class Bench:
         assert len(self.scheduler.residency.roster) == 0
         assert self.scheduler.residency.preempted == []
         assert (len(self.scheduler.queue), self.scheduler.queue.weight) == (0, 0.0)
-        assert len(self.scheduler._deadlines) == 0
+        assert len(self.scheduler._book._deadlines) == 0
 
 
 def outputs(served: SimulatedCall, index: int = 0) -> list[object]:
@@ -233,9 +234,9 @@ def test_a_full_queue_refuses_all_items_of_a_call() -> None:
 
 
 def test_a_record_of_another_batching_is_refused() -> None:
-    record = replace(simulated_record(), batching=Formed(axis="units", bucket_by=(), budget=1))
+    record = measuring_record()
     with pytest.raises(DeclarationError, match="not batched continuously"):
-        Scheduler(record, record.bind({"most_units": 1}, "uint8"), state_bytes=1, max_slots=1)
+        Scheduler(record, record.bind({}, "uint8"), state_bytes=1, max_slots=1)
 
 
 # -- composing steps ----------------------------------------------------------------------------
@@ -719,7 +720,7 @@ def test_nothing_is_kept_of_calls_that_are_over() -> None:
     for at in range(500):
         bench.loop.submit(call(item(f"i{at}"), deadline_s=1e9))
         bench.loop.run()
-    assert len(bench.scheduler._deadlines._heap) < 100
+    assert len(bench.scheduler._book._deadlines._heap) < 100
     bench.check_clean()
 
 

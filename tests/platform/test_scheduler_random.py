@@ -244,8 +244,12 @@ def check_clean(world: World) -> None:
     assert residency.preempted == []
     assert (len(scheduler.queue), scheduler.queue.weight) == (0, 0.0)
     assert list(scheduler.queue) == []
-    assert len(scheduler._deadlines) == len(scheduler._suspects) == 0
-    assert [scheduler._cancelled, scheduler._touched, scheduler._releasable] == [{}, {}, []]
+    assert len(scheduler._book._deadlines) == len(scheduler._suspects) == 0
+    assert [scheduler._book._cancelled, scheduler._book._touched, scheduler._releasable] == [
+        {},
+        {},
+        [],
+    ]
 
 
 @pytest.mark.parametrize("seed", [1])

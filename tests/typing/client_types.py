@@ -8,11 +8,13 @@ from headpond import AsyncClient, Client
 from headpond.client.catalogue import Workload
 from headpond.client.stream import AsyncStream, Stream
 from headpond.models_wire import Model, ModelList
+from headpond_workloads.embedding.schema import EmbeddingList
 from headpond_workloads.generation.schema_chat import ChatCompletion, ChatCompletionChunk
 from headpond_workloads.generation.schema_completions import Completion
 from headpond_workloads.generation.schema_responses import Response
 from headpond_workloads.generation.schema_responses_events import ResponseEvent
 from headpond_workloads.generation.schema_tokenize import Detokenization, Tokenization
+from headpond_workloads.reranking.schema import Ranking
 
 
 def sync_calls(client: Client, streaming: bool) -> None:
@@ -126,6 +128,23 @@ def tokens(client: Client) -> None:
     client.tokenize(prompt="a")  # type: ignore[call-arg]
 
 
+def embeddings(client: Client) -> None:
+    found = client.embeddings.create(model="m", input=["a", "b"], encoding_format="base64")
+    assert_type(found, EmbeddingList)
+    assert_type(found.data[0].vector, list[float])
+    client.embeddings.create(model="m", input=[[1, 2], [3]], dimensions=64)
+    client.embeddings.create(model="m")  # type: ignore[call-arg]
+    client.embeddings.create(model="m", input=5)  # type: ignore[arg-type]
+
+
+def reranking(client: Client) -> None:
+    found = client.rerank(model="m", query="q", documents=["a", {"text": "b"}], top_n=1)
+    assert_type(found, Ranking)
+    assert_type(found.results[0].relevance_score, float)
+    client.rerank(model="m", query="q", documents=[{"title": "b"}])  # type: ignore[list-item]
+    client.rerank(model="m", query="q")  # type: ignore[call-arg]
+
+
 async def async_calls(client: AsyncClient) -> None:
     chat = client.chat.completions
     assert_type(await chat.create(model="m", messages=[]), ChatCompletion)
@@ -142,6 +161,8 @@ async def async_calls(client: AsyncClient) -> None:
     )
     assert_type(await client.tokenize(model="m", prompt="a"), Tokenization)
     assert_type(await client.detokenize(model="m", tokens=[1]), Detokenization)
+    assert_type(await client.embeddings.create(model="m", input="a"), EmbeddingList)
+    assert_type(await client.rerank(model="m", query="q", documents=["a"]), Ranking)
     async with client, await client.completions.create(model="m", prompt="", stream=True) as stream:
         async for chunk in stream:
             assert_type(chunk, Completion)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -34,6 +35,9 @@ class Waiting(Generic[Content]):
         priority: The class it waits in.
         weight: Its work as one number.
         content: What `take` hands out.
+        flow: What it is a part of: a call.
+        bucket: What it may be served together with, for `take_alike`; None when that is
+            never asked for.
         queued: Whether it waits now; set by the queue.
     """
 
@@ -41,25 +45,52 @@ class Waiting(Generic[Content]):
     priority: Priority
     weight: float
     content: Content
+    flow: Hashable = None
+    bucket: Hashable = None
     queued: bool = False
+
+
+Entry = tuple[float, int, Waiting[Content]]
 
 
 @dataclass(slots=True, eq=False)
 class _Line(Generic[Content]):
-    """What one tenant has waiting in one class, first come first."""
+    """What one tenant has waiting in one class.
 
-    entries: deque[Waiting[Content]] = field(default_factory=deque)
+    Each flow gets the same share: an entry is due when the line's virtual time has come to
+    the work of its flow that goes before it. A flow of one entry is due as it comes, so
+    that these are served in order, and a long one does not hold them up.
+    """
+
+    entries: list[Entry[Content]] = field(default_factory=list)
+    flows: Counter[Hashable] = field(default_factory=Counter)
+    now: float = 0.0
     weight: float = 0.0
     living: int = 0
+
+    def head(self) -> Waiting[Content]:
+        """Return the entry that is due next; there must be one."""
+        while not self.entries[0][2].queued:
+            heappop(self.entries)
+        return self.entries[0][2]
+
+    def pass_time(self, entry: Waiting[Content]) -> None:
+        """Move the virtual time on by an entry's part, shared by all flows."""
+        self.now += entry.weight / max(len(self.flows), 1)
+
+    def ahead(self) -> float:
+        """Estimate the work that is served before the first entry of a new flow."""
+        return self.weight * min(len(self.flows) / self.living, 1.0) if self.living else 0.0
 
 
 class FairQueue(Generic[Content]):
     """Waiting work of all tenants, with one owner and two operations: append and take.
 
     Classes share by `CLASS_WEIGHTS`, tenants within a class by their own weights (1 unless
-    given), both by start-time fair queueing; one tenant's work in one class is served in
-    order. `take` never passes over the one whose turn it is, so that a big request is not
-    starved by small ones. `withdraw` and `settle` move nothing: they correct the books.
+    given), both by start-time fair queueing; one tenant's calls in one class get the same
+    share each. `take` never passes over the one whose turn it is, so that a big request is
+    not starved by small ones; `take_alike` does, and charges for it. `withdraw` and
+    `settle` move nothing: they correct the books.
     """
 
     def __init__(
@@ -83,6 +114,9 @@ class FairQueue(Generic[Content]):
         self._classes = VirtualTime[Priority](CLASS_WEIGHTS.__getitem__)
         self._tenants = {each: VirtualTime[str](self._weight_of) for each in Priority}
         self._lines: dict[Priority, dict[str, _Line[Content]]] = {each: {} for each in Priority}
+        self._buckets: dict[Hashable, list[Entry[Content]]] = {}
+        self._in_bucket: Counter[Hashable] = Counter()
+        self._number = 0
 
     def __len__(self) -> int:
         """Return how many entries wait."""
@@ -92,7 +126,7 @@ class FairQueue(Generic[Content]):
         """Iterate over what waits, one tenant's after the other's."""
         for lines in self._lines.values():
             for line in lines.values():
-                yield from (entry.content for entry in line.entries if entry.queued)
+                yield from (entry.content for _, _, entry in line.entries if entry.queued)
 
     @property
     def weight(self) -> float:
@@ -103,7 +137,7 @@ class FairQueue(Generic[Content]):
         """Let all entries of one call wait, or none.
 
         Args:
-            entries: At least one, all of one tenant and class.
+            entries: At least one, all of one tenant, class and flow.
 
         Raises:
             Overloaded: The bound would be passed.
@@ -114,14 +148,21 @@ class FairQueue(Generic[Content]):
                 f"{self._weight:.0f} units of work wait; at most {self._limit:.0f} may",
                 retry_after_s=self._drain.retry_after_s(excess),
             )
+        first = entries[0]
+        line = self._lines[first.priority].setdefault(first.tenant, _Line())
+        due = line.now
         for entry in entries:
-            lines = self._lines[entry.priority]
-            line = lines.setdefault(entry.tenant, _Line())
-            line.entries.append(entry)
+            self._number += 1
+            heappush(line.entries, (due, self._number, entry))
+            due += entry.weight
+            if entry.bucket is not None:
+                bucket = self._buckets.setdefault(entry.bucket, [])
+                heappush(bucket, (-entry.priority, self._number, entry))
+                self._in_bucket[entry.bucket] += 1
             entry.queued = True
             self._count(line, entry, 1)
-            self._classes.wake(entry.priority)
-            self._tenants[entry.priority].wake(entry.tenant)
+        self._classes.wake(first.priority)
+        self._tenants[first.priority].wake(first.tenant)
 
     def take(self, fits: Callable[[Content], bool]) -> Content | None:
         """Hand out the content whose turn it is.
@@ -136,17 +177,29 @@ class FairQueue(Generic[Content]):
         tenant = tenants.next()
         if tenant is None:
             return None
-        line = self._lines[priority][tenant]
-        while not line.entries[0].queued:
-            line.entries.popleft()
-        entry = line.entries[0]
+        entry = self._lines[priority][tenant].head()
         if not fits(entry.content):
             return None
-        line.entries.popleft()
-        charged = max(entry.weight, LEAST_CHARGE)
-        self._classes.charge(priority, charged)
-        tenants.charge(tenant, charged)
-        self._leave(line, entry)
+        self._serve(entry)
+        return entry.content
+
+    def take_alike(self, bucket: Hashable, fits: Callable[[Content], bool]) -> Content | None:
+        """Hand out content of a bucket before its turn, to go along with what is served now.
+
+        Its tenant and class pay for it as if it had been their turn. Higher classes go
+        first, then who came first.
+
+        Args:
+            bucket: Equal to that of what is served now.
+            fits: Whether it can be served now; when not, it stays and None is returned.
+        """
+        entries = self._buckets.get(bucket, [])
+        while entries and not entries[0][2].queued:
+            heappop(entries)
+        if not entries or not fits(entries[0][2].content):
+            return None
+        entry = entries[0][2]
+        self._serve(entry)
         return entry.content
 
     def withdraw(self, entry: Waiting[Content]) -> None:
@@ -177,7 +230,8 @@ class FairQueue(Generic[Content]):
             classes: What other classes will.
         """
         waiting = {other: line.weight for other, line in self._lines[priority].items()}
-        own = waiting.get(tenant, 0.0)
+        line = self._lines[priority].get(tenant)
+        own = 0.0 if line is None else line.ahead()
         in_class = self._tenants[priority].ahead(tenant, own, _sum(waiting, tenants))
         waiting_classes = {
             other: sum(line.weight for line in lines.values())
@@ -186,12 +240,23 @@ class FairQueue(Generic[Content]):
         }
         return self._classes.ahead(priority, in_class, _sum(waiting_classes, classes))
 
+    def _serve(self, entry: Waiting[Content]) -> None:
+        charged = max(entry.weight, LEAST_CHARGE)
+        self._classes.charge(entry.priority, charged)
+        self._tenants[entry.priority].charge(entry.tenant, charged)
+        line = self._lines[entry.priority][entry.tenant]
+        line.pass_time(entry)
+        self._leave(line, entry)
+
     def _weight_of(self, tenant: str) -> float:
         return self._tenant_weights.get(tenant, 1.0)
 
     def _count(self, line: _Line[Content], entry: Waiting[Content], by: int) -> None:
         line.living += by
         line.weight += by * entry.weight
+        line.flows[entry.flow] += by
+        if not line.flows[entry.flow]:
+            del line.flows[entry.flow]
         self._living += by
         # Sums of floats that come and go drift; an empty queue is the time to forget that.
         self._weight = self._weight + by * entry.weight if self._living else 0.0
@@ -199,6 +264,10 @@ class FairQueue(Generic[Content]):
     def _leave(self, line: _Line[Content], entry: Waiting[Content]) -> None:
         entry.queued = False
         self._count(line, entry, -1)
+        if entry.bucket is not None:
+            self._in_bucket[entry.bucket] -= 1
+            if not self._in_bucket[entry.bucket]:
+                del self._in_bucket[entry.bucket], self._buckets[entry.bucket]
         if line.living:
             return
         lines, tenants = self._lines[entry.priority], self._tenants[entry.priority]

@@ -9,13 +9,13 @@ from typing import cast
 from headpond.bundle.fixtures import check_fixtures
 from headpond.bundle.manifest import Manifest
 from headpond.bundle.store import Bundle
-from headpond.engine import EngineSettings, Loaded
+from headpond.engine import EngineSettings, Loaded, LoadedFormed
 from headpond.errors import BundleError, DeclarationError
 from headpond.record import WorkloadRecord
 from headpond.state import StateModel
 
-Engine = Loaded[object, object, object, object]
-"""An engine whose types only its own workload knows."""
+Engine = Loaded[object, object, object, object] | LoadedFormed[object, object, object]
+"""An engine whose types only its own workload knows; its record's batching says which kind."""
 
 Loader = Callable[[Bundle, EngineSettings], Engine]
 

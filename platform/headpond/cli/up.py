@@ -35,7 +35,7 @@ def env() -> None:
         typer.echo(f"export {name}={value}")
 
 
-def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 8, port: Port = None) -> None:
+def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 16, port: Port = None) -> None:
     """Start every application of a Serve config on a local Ray, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
         people.print(f"Ready at {base_url}; Ctrl-C stops it. Logs: /tmp/ray/session_latest/logs")
@@ -56,7 +56,7 @@ def apply(config: Config = _DEFAULT_CONFIG) -> None:
 
 def demo(
     config: Config = _DEFAULT_CONFIG,
-    cpus: Cpus = 8,
+    cpus: Cpus = 16,
     port: Port = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop after the calls.")] = False,
@@ -87,7 +87,8 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
             local_ray.start_ray(cpus)
             local_ray.deploy(schema)
             local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
-            _wait_ready(base_url, started + _READY_TIMEOUT_S)
+            for prefix in sorted(set(_prefixes(config))):
+                _wait_ready(f"{base_url}{prefix}/readyz", started + _READY_TIMEOUT_S)
             _report(started)("all", "ready")
             yield base_url
         finally:
@@ -112,11 +113,19 @@ def _base_url(config: Mapping[str, object]) -> str:
     return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"  # noqa: S104
 
 
-def _wait_ready(base_url: str, until: float) -> None:
+def _prefixes(config: Mapping[str, object]) -> Iterator[str]:
+    """Yield the prefix of each application; the proxy learns of it after the application runs."""
+    applications = config.get("applications")
+    for application in applications if isinstance(applications, list) else []:
+        if isinstance(application, Mapping):
+            yield str(application.get("route_prefix", "/")).rstrip("/")
+
+
+def _wait_ready(url: str, until: float) -> None:
     reason = "no answer"
     while time.monotonic() < until:
         try:
-            answer = httpx2.get(f"{base_url}/readyz", timeout=5)
+            answer = httpx2.get(url, timeout=5)
         except httpx2.HTTPError as error:
             reason = type(error).__name__
         else:
@@ -124,7 +133,7 @@ def _wait_ready(base_url: str, until: float) -> None:
                 return
             reason = answer.text
         time.sleep(_POLL_S)
-    raise NotReady(f"{base_url}/readyz: {reason}")
+    raise NotReady(f"{url}: {reason}")
 
 
 def _show_calls(base_url: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headpond.call import Backend
@@ -23,6 +23,7 @@ from headpond.http.models import Models
 from headpond.http.openapi import OPENAPI_PATH, document
 from headpond.http.probes import Probes
 from headpond.http.reply import CallerGone, Reply
+from headpond.http.shared import SharedEndpoint, can_be_shared
 from headpond.http.workloads import Workloads
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
@@ -55,21 +56,24 @@ def build_app(
         DeclarationError: Two records, or a record and the platform, declare one route.
     """
     keyring, metrics = Keyring(settings.keys), HttpMetrics()
-    endpoints = {
-        (route.method, route.path): Endpoint(
-            route, record, backend, keyring, metrics, keep_alive_s=keep_alive_s, grace_s=grace_s
-        )
-        for record in records
-        for route in record.routes
-    }
+    declared: defaultdict[tuple[str, str], list[Endpoint]] = defaultdict(list)
+    for record in records:
+        for route in record.routes:
+            endpoint = Endpoint(
+                route, record, backend, keyring, metrics, keep_alive_s=keep_alive_s, grace_s=grace_s
+            )
+            declared[route.method, route.path].append(endpoint)
     platform = [
         *Probes(backend, keyring, metrics, metrics_open=settings.metrics_open).routes(),
         *Models(backend, keyring).routes(),
         *Workloads(records, keyring).routes(),
         _openapi(records, secured=bool(settings.keys)),
     ]
-    declared = [(route.method, route.path) for record in records for route in record.routes]
-    _refuse_collisions(declared + [("GET", route.path) for route in platform])
+    _refuse_collisions(records, [route.path for route in platform])
+    endpoints = {
+        key: each[0] if len(each) == 1 else SharedEndpoint(each, backend)
+        for key, each in declared.items()
+    }
     return App(endpoints, platform, metrics)
 
 
@@ -78,13 +82,14 @@ class App:
 
     def __init__(
         self,
-        endpoints: Mapping[tuple[str, str], Endpoint],
+        endpoints: Mapping[tuple[str, str], ASGIApp],
         platform: Sequence[Route],
         metrics: HttpMetrics,
     ) -> None:
-        self._endpoints = endpoints
+        self._endpoints = {key: app for key, app in endpoints.items() if "{" not in key[1]}
         self._metrics = metrics
         declared = [Route(path, app, methods=[method]) for (method, path), app in endpoints.items()]
+        self._templates = [route for route in declared if "{" in route.path]
         self._router = Router([*declared, *platform], redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,11 +97,20 @@ class App:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        endpoint = self._endpoints.get((scope["method"], _path(scope)))
+        endpoint = self._endpoints.get((scope["method"], _path(scope))) or self._template(scope)
         if endpoint is not None:
             await endpoint(scope, receive, send)
         else:
             await self._route(scope, receive, send)
+
+    def _template(self, scope: Scope) -> ASGIApp | None:
+        """Return the endpoint whose path has parameters that fit; the scope then has them."""
+        for route in self._templates:
+            match, child = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(child)
+                return route.app
+        return None
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         identifier = request_id(dict(scope["headers"]))
@@ -160,7 +174,14 @@ def _openapi(records: Sequence[WorkloadRecord], *, secured: bool) -> Route:
     return Route(OPENAPI_PATH, openapi)
 
 
-def _refuse_collisions(routes: Sequence[tuple[str, str]]) -> None:
-    for (method, path), count in Counter(routes).items():
-        if count > 1:
-            raise DeclarationError(f"the route {method} {path} is declared {count} times; keep one")
+def _refuse_collisions(records: Sequence[WorkloadRecord], platform: Sequence[str]) -> None:
+    """Refuse one route that is declared twice, unless each request on it names its model."""
+    routes = [route for record in records for route in record.routes]
+    counts = Counter((route.method, route.path) for route in routes)
+    for route in routes:
+        count = counts[route.method, route.path]
+        count += route.method == "GET" and route.path in platform
+        if count > 1 and not (can_be_shared(route) and route.path not in platform):
+            raise DeclarationError(
+                f"the route {route.method} {route.path} is declared {count} times; keep one"
+            )

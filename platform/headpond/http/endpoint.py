@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from time import perf_counter
 
 import structlog
@@ -11,8 +12,13 @@ from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from headpond.call import Backend, Call
-from headpond.dialect import Ask, Exchange, Heading, Route
-from headpond.errors import DeadlineExceeded, HeadpondError, UnsupportedParameter
+from headpond.dialect import Ask, Exchange, Heading, Incoming, Route
+from headpond.errors import (
+    DeadlineExceeded,
+    HeadpondError,
+    InvalidRequest,
+    UnsupportedParameter,
+)
 from headpond.http.auth import Caller, Keyring
 from headpond.http.body import read_body
 from headpond.http.errors import invalid_request
@@ -60,14 +66,20 @@ class Endpoint:
         self._grace_s = grace_s
         self._phases = tuple(phase.name for phase in record.phases)
 
+    @property
+    def workload(self) -> str:
+        """The name of the workload."""
+        return self._record.name
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever becomes of it."""
         began_s = perf_counter()
         headers: dict[bytes, bytes] = dict(scope["headers"])
         identifier = request_id(headers)
-        reply = Reply(send, identifier)
+        reply = Reply(send, identifier, self._route.fail)
+        path: dict[str, str] = scope.get("path_params", {})
         try:
-            await self._serve(headers, receive, reply, began_s)
+            await self._serve(headers, path, receive, reply, began_s)
         except HeadpondError as error:
             await reply.fail(error)
         except CallerGone:
@@ -79,7 +91,12 @@ class Endpoint:
             self._metrics.count(self._route.path, reply.status)
 
     async def _serve(
-        self, headers: Headers, receive: Receive, reply: Reply, began_s: float
+        self,
+        headers: Headers,
+        path: Mapping[str, str],
+        receive: Receive,
+        reply: Reply,
+        began_s: float,
     ) -> None:
         caller = self._keyring.authenticate(headers)
         caller.require_workload(self._record.name)
@@ -87,8 +104,8 @@ class Endpoint:
         limit = asyncio.timeout(asked.limit_s + self._grace_s)
         try:
             async with limit:
-                body = await read_body(receive, headers, self._record.request.max_body_bytes)
-                exchange, ask = self._read(body, caller)
+                body = await self._body(headers, receive)
+                exchange, ask = self._read(_incoming(body, headers, path), caller)
                 left_s = asked.limit_s - (perf_counter() - began_s)
                 call = self._call(ask, caller, asked, reply.request_id, left_s)
                 await self._answer(call, exchange, receive, reply, began_s)
@@ -97,14 +114,18 @@ class Endpoint:
                 raise DeadlineExceeded from None
             raise
 
-    def _read(self, body: bytes, caller: Caller) -> tuple[Exchange, Ask]:
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        if self._route.method == "GET":
+            return b""
+        return await read_body(receive, headers, self._record.request.max_body_bytes)
+
+    def _read(self, incoming: Incoming, caller: Caller) -> tuple[Exchange, Ask]:
         """Parse the body once, and check that the caller may ask for what it asks."""
         try:
-            exchange = self._route.read(body)
+            exchange = self._route.read(incoming)
         except ValidationError as error:
-            raise invalid_request(error, body) from None
+            raise invalid_request(error, incoming.body) from None
         ask = exchange.ask()
-        caller.require_model(ask.model)
         if ask.stream and self._route.chunk is None:
             raise UnsupportedParameter(f"{self._route.path} does not stream.", param="stream")
         return exchange, ask
@@ -116,13 +137,21 @@ class Endpoint:
             request_id=identifier,
             tenant=caller.tenant,
             workload=self._record.name,
-            model=ask.model,
+            model=self._model(ask, caller),
             items=ask.items,
             priority=asked.priority,
             deadline_s=left_s,
             stream=ask.stream,
             trace=asked.trace,
         )
+
+    def _model(self, ask: Ask, caller: Caller) -> str:
+        """Return the model that is asked for; the only one, where the dialect names none."""
+        model = ask.model or self._backend.only_model(self._record.name)
+        if model is None:
+            raise InvalidRequest("Several models are served here; name one.", param="model")
+        caller.require_model(model)
+        return model
 
     async def _answer(
         self, call: Call, exchange: Exchange, receive: Receive, reply: Reply, began_s: float
@@ -150,3 +179,9 @@ class Endpoint:
                 submitted_s=submitted_s,
             )
             await (turn.stream(self._keep_alive_s) if call.stream else turn.whole())
+
+
+def _incoming(body: bytes, headers: Headers, path: Mapping[str, str]) -> Incoming:
+    """Return a request as dialects read it; ASGI has headers as bytes of Latin-1."""
+    texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+    return Incoming(body=body, content_type=texts.get("content-type", ""), path=path, headers=texts)

@@ -92,11 +92,12 @@ def error_headers(error: HeadpondError) -> RawHeaders:
 
 
 def invalid_request(error: ValidationError, body: bytes) -> InvalidRequest:
-    """Return what pydantic found wrong with a JSON body, naming the first field at fault.
+    """Return what pydantic found wrong with a body, naming the first field at fault.
 
     Args:
         error: Raised while parsing `body`.
-        body: Tells the body's own fields from pydantic's names for the branches of a union.
+        body: Tells the body's own fields from pydantic's names for the branches of a union;
+            of one that is no JSON (a form) only the field is named.
     """
     count = error.error_count()
     if count > _MAX_COUNTED:
@@ -104,8 +105,11 @@ def invalid_request(error: ValidationError, body: bytes) -> InvalidRequest:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     if problems[0]["type"] == "json_invalid":
         return InvalidRequest(_bounded(f"The body is not valid JSON. {problems[0]['msg']}"))
-    parsed = from_json(body)
-    paths = [_field_path(problem, parsed) for problem in problems[:_MAX_PROBLEMS]]
+    try:
+        parsed = from_json(body)
+        paths = [_field_path(problem, parsed) for problem in problems[:_MAX_PROBLEMS]]
+    except ValueError:
+        paths = [_bounded(str(problem["loc"][0])) for problem in problems[:_MAX_PROBLEMS]]
     listed = [
         _bounded(f"{path}: {text}" if path else text)
         for path, text in zip(paths, map(_text, problems[:_MAX_PROBLEMS]), strict=True)

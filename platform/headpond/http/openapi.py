@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -32,6 +33,9 @@ from headpond.http import headers, models, probes, workloads
 from headpond.record import WorkloadRecord
 
 OPENAPI_PATH = "/openapi.json"
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_NO_WORD = re.compile(r"\W+")
 
 JsonObject = dict[str, Json]
 Mode = Literal["validation", "serialization"]
@@ -87,17 +91,16 @@ def document(records: Sequence[WorkloadRecord], *, secured: bool) -> JsonObject:
         secured: Whether keys are configured.
     """
     schemas = _Schemas(records)
-    paths: JsonObject = {}
+    paths: dict[str, JsonObject] = {}
     for record in records:
         for route in record.routes:
-            item: JsonObject = {route.method.lower(): _operation(record, route, schemas)}
-            paths[route.path] = item
-    paths |= _platform_paths(schemas)
+            item = paths.setdefault(route.path, {})
+            item.setdefault(route.method.lower(), _operation(record, route, schemas))
     doc: JsonObject = {
         "openapi": "3.1.0",
         "info": {"title": "Headpond", "version": version("headpond")},
         "tags": [{"name": record.name, "description": record.summary} for record in records],
-        "paths": paths,
+        "paths": {**paths, **_platform_paths(schemas)},
         "components": {
             "schemas": schemas.definitions,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -120,10 +123,13 @@ class _Schemas:
                 models_wire.ModelList,
                 probes.Alive,
                 probes.Readiness,
+                probes.OipServer,
+                probes.OipHealth,
             )
         ]
         for route in (route for record in records for route in record.routes):
-            wanted.append((route.request, "validation"))
+            if route.request is not None:
+                wanted.append((route.request, "validation"))
             wanted.append((route.response, "serialization"))
             if route.chunk is not None:
                 wanted.append((route.chunk, "serialization"))
@@ -143,10 +149,6 @@ class _Schemas:
 
 def _operation(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonObject:
     content = schemas.body(route.response)
-    asked: JsonObject = {
-        "schema": schemas.reference(route.request, "validation"),
-        "example": {"model": "model-name", **route.example},
-    }
     if route.chunk is not None:
         content["text/event-stream"] = {"schema": _event(route.chunk, schemas)}
     success: JsonObject = {
@@ -155,14 +157,36 @@ def _operation(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonO
         "content": content,
     }
     failures = (*_CALL_ERRORS, *(failure.error for failure in record.overload.failures))
-    return {
+    operation: JsonObject = {
         "summary": route.summary,
-        "operationId": f"{route.method.lower()}{route.path}".replace("/", "_"),
+        "operationId": _NO_WORD.sub("_", f"{route.method.lower()}{route.path}"),
         "tags": [record.name],
-        "parameters": _request_headers(),
-        "requestBody": {"required": True, "content": {"application/json": asked}},
+        "parameters": [*_path_parameters(route), *_request_headers()],
         "responses": {"200": success, **_errors(failures, schemas)},
     }
+    if route.request is not None:
+        operation["requestBody"] = {"required": True, "content": _asked(route, schemas)}
+    return operation
+
+
+def _asked(route: Route, schemas: _Schemas) -> JsonObject:
+    """Return what a route's body may be."""
+    if route.request is None:
+        return {}
+    named = "model" in route.request.model_fields
+    example: JsonObject = {**({"model": "model-name"} if named else {}), **route.example}
+    schema = schemas.reference(route.request, "validation")
+    content: JsonObject = {"application/json": {"schema": schema, "example": example}}
+    if route.form:
+        content["multipart/form-data"] = {"schema": schema}
+    return content
+
+
+def _path_parameters(route: Route) -> list[Json]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(route.path)
+    ]
 
 
 def _event(chunk: type[BaseModel], schemas: _Schemas) -> JsonObject:
@@ -223,11 +247,7 @@ def _platform_paths(schemas: _Schemas) -> JsonObject:
     refused = _errors(_REFUSALS, schemas)
     model: JsonObject = {"name": "model", "in": "path", "required": True}
     model["schema"] = {"type": "string"}
-    readiness = schemas.body(probes.Readiness)
-    ready: JsonObject = {
-        "200": {"description": "Every model can serve.", "content": readiness},
-        "503": {"description": "Some cannot.", "content": readiness},
-    }
+    ready = _readiness(schemas.body(probes.Readiness))
     text: JsonObject = {"text/plain": {"schema": {"type": "string"}}}
     anything: JsonObject = {"application/json": {"schema": {"type": "object"}}}
     return {
@@ -245,7 +265,21 @@ def _platform_paths(schemas: _Schemas) -> JsonObject:
         workloads.INDEX_PATH: _get("Show what each workload declares.", _ok(anything) | refused),
         probes.ALIVE_PATH: _get("Tell whether the process lives.", _ok(schemas.body(probes.Alive))),
         **{path: _get("Tell whether models can serve.", ready) for path in probes.READY_PATHS},
+        probes.OIP_PATH: _get("Show the server.", _ok(schemas.body(probes.OipServer))),
+        probes.OIP_LIVE_PATH: _get(
+            "Tell whether the process lives.", _ok(schemas.body(probes.OipHealth))
+        ),
+        probes.OIP_READY_PATH: _get(
+            "Tell whether models can serve.", _readiness(schemas.body(probes.OipHealth))
+        ),
         probes.METRICS_PATH: _get("Show metrics for Prometheus.", _ok(text) | refused),
+    }
+
+
+def _readiness(content: JsonObject) -> JsonObject:
+    return {
+        "200": {"description": "Every model can serve.", "content": content},
+        "503": {"description": "Some cannot.", "content": content},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Literal
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -20,6 +21,9 @@ ALIVE_PATH = "/healthz"
 READY_PATHS = ("/readyz", "/health", "/ping")
 """`/health` and `/ping` are what other servers call it; a stuck engine fails them all."""
 METRICS_PATH = "/metrics"
+OIP_PATH = "/v2"
+OIP_LIVE_PATH, OIP_READY_PATH = "/v2/health/live", "/v2/health/ready"
+"""The server-wide part of the Open Inference Protocol v2; its models' part is workloads'."""
 
 
 class Alive(BaseModel):
@@ -33,6 +37,21 @@ class Readiness(BaseModel):
 
     status: Literal["ok", "not_ready"]
     not_ready: Mapping[str, str]
+
+
+class OipServer(BaseModel):
+    """Server metadata of the Open Inference Protocol v2."""
+
+    name: str = "headpond"
+    version: str
+    extensions: tuple[str, ...] = ("binary_tensor_data", "classification")
+
+
+class OipHealth(BaseModel):
+    """Health of the Open Inference Protocol v2: clients go by the status, some by the keys."""
+
+    live: bool = True
+    ready: bool
 
 
 class Probes:
@@ -49,7 +68,14 @@ class Probes:
     def routes(self) -> list[Route]:
         """Return the routes of all probes and of the metrics."""
         ready = [Route(path, self._ready) for path in READY_PATHS]
-        return [Route(ALIVE_PATH, self._alive), *ready, Route(METRICS_PATH, self._scrape)]
+        return [
+            Route(ALIVE_PATH, self._alive),
+            *ready,
+            Route(METRICS_PATH, self._scrape),
+            Route(OIP_PATH, self._oip_server),
+            Route(OIP_LIVE_PATH, self._oip_live),
+            Route(OIP_READY_PATH, self._oip_ready),
+        ]
 
     async def _alive(self, _: Request) -> Response:
         return json_response(Alive())
@@ -59,6 +85,16 @@ class Probes:
         if reasons:
             return json_response(Readiness(status="not_ready", not_ready=reasons), 503)
         return json_response(Readiness(status="ok", not_ready={}))
+
+    async def _oip_server(self, _: Request) -> Response:
+        return json_response(OipServer(version=version("headpond")))
+
+    async def _oip_live(self, _: Request) -> Response:
+        return json_response(OipHealth(ready=not await self._backend.not_ready()))
+
+    async def _oip_ready(self, _: Request) -> Response:
+        ready = not await self._backend.not_ready()
+        return json_response(OipHealth(ready=ready), 200 if ready else 503)
 
     async def _scrape(self, request: Request) -> Response:
         if not self._metrics_open:

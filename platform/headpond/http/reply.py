@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 from starlette.types import Send
 
 from headpond.call import Accepted
-from headpond.dialect import SseEvent
+from headpond.dialect import ErrorForm, SseEvent
 from headpond.errors import HeadpondError
 from headpond.http.errors import RawHeaders, error_headers, error_json
 from headpond.http.sse import KEEP_ALIVE, frame
 
-_JSON = (b"content-type", b"application/json")
+_JSON = b"application/json"
 _EVENT_STREAM: RawHeaders = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -34,10 +35,18 @@ class Reply:
         accepted: What was admitted; from then on every answer names the bundle.
     """
 
-    __slots__ = ("_busy", "_over", "_send", "accepted", "request_id", "status")
+    __slots__ = ("_busy", "_form", "_over", "_send", "accepted", "request_id", "status")
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, form: ErrorForm | None = None) -> None:
+        """Start with nothing sent.
+
+        Args:
+            send: ASGI's.
+            request_id: Goes out with every answer.
+            form: How errors look; OpenAI's envelope when absent.
+        """
         self._send = send
+        self._form = form
         self.request_id = request_id
         self._busy = False
         self._over = False
@@ -49,10 +58,12 @@ class Reply:
         """Whether the status is on its way."""
         return self.status != _CALLER_GONE
 
-    async def whole(self, status: int, body: bytes, headers: RawHeaders) -> None:
-        """Send a complete JSON answer."""
-        length = (b"content-length", b"%d" % len(body))
-        await self._start(status, [_JSON, length, *headers])
+    async def whole(
+        self, status: int, body: bytes, headers: RawHeaders, media_type: bytes = _JSON
+    ) -> None:
+        """Send a complete answer."""
+        described = [(b"content-type", media_type), (b"content-length", b"%d" % len(body))]
+        await self._start(status, [*described, *headers])
         await self.last(body)
 
     async def stream(self, headers: RawHeaders) -> None:
@@ -79,10 +90,17 @@ class Reply:
         if self._over:
             return
         with suppress(CallerGone):
+            status, body = self._written(error)
             if self.started:
-                await self.last(frame([SseEvent(data=error_json(error))]))
+                await self.last(frame([SseEvent(data=body)]))
             else:
-                await self.whole(error.status, error_json(error).encode(), error_headers(error))
+                await self.whole(status, body.encode(), error_headers(error))
+
+    def _written(self, error: HeadpondError) -> tuple[int, str]:
+        if self._form is None:
+            return error.status, error_json(error)
+        answer = self._form(error)
+        return answer.status, json.dumps(answer.body)
 
     async def _start(self, status: int, headers: RawHeaders) -> None:
         self.status = status

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from headpond.call import Answer, Done, Ended, Event, Failed, Output
-from headpond.dialect import Exchange, Heading, ItemEvent
+from headpond.dialect import Exchange, Heading, ItemEvent, rendered
 from headpond.errors import WorkerLost
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import Reply
@@ -59,9 +59,11 @@ class Turn:
             raise WorkerLost
         self.watch.rest()
         items = [event for event in events if not isinstance(event, Ended)]
-        body = self.exchange.body(self.heading, items, ended.work).model_dump_json().encode()
+        body = rendered(self.exchange.body(self.heading, items, ended.work))
         timing = (b"server-timing", self._account(ended).encode())
-        await self.reply.whole(200, body, [_work(ended.work), timing])
+        headers = [_work(ended.work), timing]
+        headers += [(name.encode(), value.encode()) for name, value in body.headers]
+        await self.reply.whole(200, body.content, headers, body.media_type.encode())
 
     async def stream(self, keep_alive_s: float) -> None:
         """Send events as they come; those of one step are one chunk.

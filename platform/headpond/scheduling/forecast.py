@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from headpond.admission.drain import DrainRate, retry_after_s
@@ -80,20 +80,7 @@ class Forecast:
         Raises:
             Overloaded: Its work would begin after its deadline, or later than `longest_s`.
         """
-        wait_s = self.wait_s(call, items, now_s)
-        left_s = call.deadline_at_s - now_s
-        if wait_s > left_s:
-            raise Overloaded(
-                f"the wait is about {wait_s:.1f} s, and the deadline {left_s:.1f} s",
-                retry_after_s=retry_after_s(wait_s - left_s),
-            )
-        if longest_s is None or call.call.priority is Priority.BATCH:
-            return
-        if wait_s > longest_s:
-            raise Overloaded(
-                f"the wait is about {wait_s:.1f} s; at most {longest_s:.1f} s are accepted",
-                retry_after_s=retry_after_s(wait_s - longest_s),
-            )
+        refuse_late(call, self.wait_s(call, items, now_s), now_s, longest_s)
 
     def wait_s(self, call: LiveCall, items: Sequence[Item], now_s: float) -> float:
         """Return the seconds until work on the first of `items` begins; 0 where unknown."""
@@ -141,3 +128,35 @@ class Forecast:
             running.append((item.weight, 0.0))
         least = min((max(part * most - done, 0.0) for most, done in running), default=0.0)
         return least * (len(running) + max(free - 1, 0)) / done_s
+
+
+def refuse_late(call: LiveCall, wait_s: float, now_s: float, longest_s: float | None) -> None:
+    """Refuse a call whose work would begin too late.
+
+    Args:
+        call: What is offered.
+        wait_s: When its work will probably begin, from now.
+        now_s: When that is.
+        longest_s: The most it may wait, unless it is batch work.
+
+    Raises:
+        Overloaded: Its work would begin after its deadline, or later than `longest_s`.
+    """
+    left_s = call.deadline_at_s - now_s
+    if wait_s > left_s:
+        raise Overloaded(
+            f"the wait is about {wait_s:.1f} s, and the deadline {left_s:.1f} s",
+            retry_after_s=retry_after_s(wait_s - left_s),
+        )
+    if longest_s is None or call.call.priority is Priority.BATCH:
+        return
+    if wait_s > longest_s:
+        raise Overloaded(
+            f"the wait is about {wait_s:.1f} s; at most {longest_s:.1f} s are accepted",
+            retry_after_s=retry_after_s(wait_s - longest_s),
+        )
+
+
+def least(bounds: Iterable[float | None]) -> float | None:
+    """Return the tightest of some bounds; None when none is given."""
+    return min((bound for bound in bounds if bound is not None), default=None)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import Any
+
 from headpond.admission.limits import Limits
 from headpond.call import Accepted, Call
-from headpond.engine import Plan
+from headpond.engine import Plan, Planning
 from headpond.errors import HeadpondError
 from headpond.record import Continuous, PhaseKind, Shape, WorkloadRecord
 from headpond.scheduling.border import attempt
 from headpond.scheduling.meter import Meter
-from headpond.scheduling.sequence import Engine, Item, LiveCall, worked_off
+from headpond.scheduling.sequence import Item, LiveCall, worked_off
 from headpond.telemetry.timeline import Timeline
 from headpond.units import Work
 
 
 class Intake:
-    """Plans calls for one engine. Touches no state but the engine's pure `plan`."""
+    """Plans calls for one engine of either loop. Calls its pure `plan` only."""
 
     def __init__(
         self,
         record: WorkloadRecord,
-        engine: Engine,
+        engine: Planning[Any, Any],
         limits: Limits,
         *,
         bundle: str,
@@ -60,17 +63,24 @@ class Intake:
             timeline=Timeline(self._phases, now_s),
         )
 
-    def plan(self, live: LiveCall) -> None:
-        """Plan every item of a call; may take as long as tokenizing does.
+    def plan(self, live: LiveCall, start: int, end: int) -> list[Item]:
+        """Plan some items of a call; may take as long as tokenizing does.
+
+        Args:
+            live: The call.
+            start: The first of its items that is planned.
+            end: The one behind the last.
 
         Raises:
             HeadpondError: The engine or the limits refuse an item.
         """
-        for index, given in enumerate(live.call.items):
+        planned = []
+        for index, given in islice(enumerate(live.call.items), start, end):
             item = attempt(self._plan, live, index, given)
             if isinstance(item, HeadpondError):
                 raise item
-            live.items.append(item)
+            planned.append(item)
+        return planned
 
     def close(self, live: LiveCall, now_s: float) -> None:
         """Add up what a planned call can cost, and let it enter the queue phase.

@@ -1,4 +1,4 @@
-"""The continuous loop: one engine thread behind an asyncio door."""
+"""The two loops: an engine on threads of its own, behind an asyncio door."""
 
 from __future__ import annotations
 
@@ -9,89 +9,70 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import cast
 
 from headpond.admission.limits import Limits
 from headpond.call import Call
 from headpond.errors import DeadlineExceeded, HeadpondError, RequestCancelled, WorkerLost
-from headpond.record import WorkloadRecord
+from headpond.record import Continuous, WorkloadRecord
 from headpond.scheduling.answer import LoopAnswer
+from headpond.scheduling.batcher import Batcher
 from headpond.scheduling.intake import Intake
+from headpond.scheduling.lanes import Engine as FormedEngine
+from headpond.scheduling.lanes import Lanes
 from headpond.scheduling.planner import Planner
 from headpond.scheduling.scheduler import Scheduler
 from headpond.scheduling.sequence import Delivery, Engine, LiveCall, Stage, outcome
 from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.scheduling.thread import EngineThread
+from headpond.scheduling.worker import Deliver, Worker
 from headpond.state import StateModel
 from headpond.telemetry.report import CallReport
 from headpond.units import Work
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_SLOTS = 16
+"""The most items that share a step, unless a deployment says otherwise."""
+
 _ABORT_GRACE_S = 5.0
 
 
-class ContinuousLoop:
-    """Serves the calls of one event loop with one engine on a thread of its own.
+class Loop:
+    """Serves the calls of one event loop with one engine on threads of its own.
 
     A call is planned and admitted on the caller's side, so that a refusal is immediate.
-    What a step gives goes back to the event loop in one callback for all calls; for calls
-    that don't stream, once at the end. What planning has answered never gets to the engine.
+    What the engine gives goes back to the event loop in one callback for all calls; for
+    calls that don't stream, once at the end. What planning has answered never gets to the
+    engine.
     """
 
-    def __init__(  # noqa: PLR0913 - what a deployment decides, by keyword
+    def __init__(
         self,
-        record: WorkloadRecord,
-        engine: Engine,
-        state: StateModel,
+        work: Callable[[Deliver, Callable[[], None]], Worker],
+        intake: Intake,
         *,
-        state_bytes: int,
-        max_slots: int,
-        bundle: str,
         observer: Callable[[CallReport], None],
-        clock: Callable[[], float] = time.monotonic,
-        max_wait_s: float | None = None,
-        tenant_weights: Mapping[str, float] = MappingProxyType({}),
-        limits: Mapping[str, int] = MappingProxyType({}),
-        stuck_after_s: float = 30.0,
+        clock: Callable[[], float],
+        planners: int,
+        stuck_after_s: float,
     ) -> None:
         """Put the parts together; nothing runs before `start`.
 
         Args:
-            record: The workload; must batch continuously.
-            engine: Called from the loop's own thread, but for the pure `plan`.
-            state: The record's state, bound to the bundle.
-            state_bytes: The budget of retained state.
-            max_slots: The most items that run at once.
-            bundle: `name@version+digest12`, as callers see it.
+            work: Makes the worker, of what it calls with deliveries and when it has ended.
+            intake: Plans calls.
             observer: Gets one report for each offered call, on the event loop's thread.
             clock: Monotonic seconds.
-            max_wait_s: Calls whose work would begin later are refused, unless they are batch
-                work; None as the record says.
-            tenant_weights: Shares of tenants that don't weigh 1.
-            limits: The bundle's own limits, tighter than the model's.
-            stuck_after_s: A turn that takes longer means a stuck engine.
-
-        Raises:
-            DeclarationError: The record's batching is not continuous.
+            planners: Threads for plans that take long.
+            stuck_after_s: Work that takes longer means a stuck engine.
         """
-        self._scheduler = Scheduler(
-            record,
-            state,
-            state_bytes=state_bytes,
-            max_slots=max_slots,
-            max_wait_s=max_wait_s,
-            tenant_weights=tenant_weights,
+        self._worker = work(
+            partial(self._on_event_loop, self._deliver),
+            partial(self._on_event_loop, self._abandon),
         )
-        self._intake = Intake(record, engine, Limits(record, state.symbols, limits), bundle=bundle)
-        self._planner = Planner(self._intake)
-        self._thread = EngineThread(
-            self._scheduler,
-            engine,
-            clock=clock,
-            stuck_after_s=stuck_after_s,
-            deliver=partial(self._on_event_loop, self._deliver),
-            ended=partial(self._on_event_loop, self._abandon),
-        )
+        self._intake = intake
+        self._planner = Planner(intake, threads=planners)
         self._observer = observer
         self._clock = clock
         self._stuck_after_s = stuck_after_s
@@ -101,12 +82,12 @@ class ContinuousLoop:
         self._refused: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Start the engine's thread.
+        """Start the engine's threads.
 
         Raises:
             RuntimeError: It was started before.
         """
-        self._thread.start()
+        self._worker.start()
 
     async def submit(self, call: Call) -> LoopAnswer:
         """Plan and admit a call.
@@ -129,27 +110,27 @@ class ContinuousLoop:
 
         The rest ends with `WorkerLost`, also when the engine is stuck and never returns.
         """
-        self._thread.drain()
+        self._worker.drain()
         self._planner.close()
-        await asyncio.to_thread(self._thread.join, drain_s)
-        if self._thread.alive:
-            self._thread.abort(WorkerLost())
-            await asyncio.to_thread(self._thread.join, min(_ABORT_GRACE_S, self._stuck_after_s))
+        await asyncio.to_thread(self._worker.join, drain_s)
+        if self._worker.alive:
+            self._worker.abort(WorkerLost())
+            await asyncio.to_thread(self._worker.join, min(_ABORT_GRACE_S, self._stuck_after_s))
         self._abandon()
 
     def snapshot(self) -> LoopSnapshot:
         """Return how the loop stands, without waiting for the engine."""
-        return self._thread.snapshot(dict(self._refused))
+        return self._worker.snapshot(dict(self._refused))
 
     async def _admit(self, call: Call, arrived_s: float) -> LoopAnswer:
-        self._thread.check_ready(arrived_s)
+        self._worker.check_ready(arrived_s)
         live = self._intake.open(call, arrived_s)
         await self._planner.plan(live)
         now_s = self._clock()
         self._intake.close(live, now_s)
         event_loop = self._event_loop = asyncio.get_running_loop()
-        answer = LoopAnswer(live.accepted, event_loop, partial(self._thread.cancel, live))
-        delivery = self._thread.offer(live, now_s)
+        answer = LoopAnswer(live.accepted, event_loop, partial(self._worker.cancel, live))
+        delivery = self._worker.offer(live, now_s)
         self._answers[live] = answer
         if delivery is not None:
             self._deliver((delivery,))
@@ -204,6 +185,88 @@ class ContinuousLoop:
             live.failure = live.failure or WorkerLost()
             for item in live.items:
                 if item.stage is not Stage.OVER:
-                    item.work = self._scheduler.work_done(item)
+                    item.work = self._worker.work_done(item)
             answer.end((), live.failure)
             self._observer(live.report(now_s))
+
+
+def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
+    record: WorkloadRecord,
+    engine: Engine | FormedEngine,
+    state: StateModel,
+    *,
+    state_bytes: int,
+    max_slots: int | None = None,
+    bundle: str,
+    observer: Callable[[CallReport], None],
+    clock: Callable[[], float] = time.monotonic,
+    max_wait_s: float | None = None,
+    tenant_weights: Mapping[str, float] = MappingProxyType({}),
+    limits: Mapping[str, int] = MappingProxyType({}),
+    planners: int = 1,
+    stuck_after_s: float = 30.0,
+) -> Loop:
+    """Return the loop that a record's batching asks for; nothing runs before `start`.
+
+    Args:
+        record: The workload.
+        engine: Of the kind that the batching says. Called from the loop's own threads, but
+            for the pure `plan`.
+        state: The record's state, bound to the bundle.
+        state_bytes: The budget of retained state, or of what all batches under way hold.
+        max_slots: The most items that run at once, or in one batch. `DEFAULT_SLOTS`, or
+            what the batch's budget allows, when absent.
+        bundle: `name@version+digest12`, as callers see it.
+        observer: Gets one report for each offered call, on the event loop's thread.
+        clock: Monotonic seconds.
+        max_wait_s: Calls whose work would begin later are refused, unless they are batch
+            work; None as the record says.
+        tenant_weights: Shares of tenants that don't weigh 1.
+        limits: The bundle's own limits, tighter than the model's.
+        planners: Threads for plans that take long.
+        stuck_after_s: A turn or a batch that takes longer means a stuck engine.
+    """
+
+    def work(deliver: Deliver, ended: Callable[[], None]) -> Worker:
+        if isinstance(record.batching, Continuous):
+            return EngineThread(
+                Scheduler(
+                    record,
+                    state,
+                    state_bytes=state_bytes,
+                    max_slots=max_slots or DEFAULT_SLOTS,
+                    max_wait_s=max_wait_s,
+                    tenant_weights=tenant_weights,
+                ),
+                cast("Engine", engine),
+                clock=clock,
+                stuck_after_s=stuck_after_s,
+                deliver=deliver,
+                ended=ended,
+            )
+        formed = cast("FormedEngine", engine)
+        return Lanes(
+            Batcher(
+                record,
+                state,
+                budget=formed.budget,
+                state_bytes=state_bytes,
+                max_items=max_slots,
+                max_wait_s=max_wait_s,
+                tenant_weights=tenant_weights,
+            ),
+            formed,
+            clock=clock,
+            stuck_after_s=stuck_after_s,
+            deliver=deliver,
+            ended=ended,
+        )
+
+    return Loop(
+        work,
+        Intake(record, engine, Limits(record, state.symbols, limits), bundle=bundle),
+        observer=observer,
+        clock=clock,
+        planners=planners,
+        stuck_after_s=stuck_after_s,
+    )

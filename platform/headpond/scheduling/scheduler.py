@@ -14,14 +14,12 @@ A driver asks `decide` what to do, does it on the engine, and tells `advance` ho
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from headpond.admission.drain import DrainRate
 from headpond.admission.queue import FairQueue, Waiting
-from headpond.call import Done, Ended, Failed
 from headpond.engine import Progress
 from headpond.errors import (
     DeadlineExceeded,
@@ -30,10 +28,10 @@ from headpond.errors import (
     InvalidRequest,
 )
 from headpond.record import Continuous, PhaseKind, WorkloadRecord
+from headpond.scheduling.book import CallBook
 from headpond.scheduling.border import attempt
 from headpond.scheduling.composer import Composer, Grant
-from headpond.scheduling.deadlines import Deadlines
-from headpond.scheduling.forecast import Forecast
+from headpond.scheduling.forecast import Forecast, least
 from headpond.scheduling.missteps import Missteps
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
@@ -100,20 +98,16 @@ class Scheduler:
         self._pace = Pace(
             step_budget=self._batching.step_budget,
             stretch=self._batching.stretch,
-            gap_s=_least(rate.bounds.gap_s for rate in record.throughput),
+            gap_s=least(rate.bounds.gap_s for rate in record.throughput),
         )
         self._composer = Composer(self._pace, self._batching.step_budget)
         self._forecast = Forecast(self.drain, self.queue, self.residency, self._pace)
-        self._longest_wait_s = _least((record.overload.wait_s, max_wait_s))
+        self._longest_wait_s = least((record.overload.wait_s, max_wait_s))
         self.steps = 0
         self.failed_steps_in_a_row = 0
-        self.finished: Counter[str] = Counter()
-        self._calls: dict[LiveCall, None] = {}
-        self._deadlines = Deadlines()
+        self._book = CallBook()
         self._suspects = Suspects()
-        self._cancelled: dict[LiveCall, HeadpondError] = {}
         self._releasable: list[Item] = []
-        self._touched: dict[LiveCall, None] = {}
         self._last_order = 0
         self.last_step_s: float | None = None
         self._decided_s = 0.0
@@ -122,7 +116,12 @@ class Scheduler:
     @property
     def calls(self) -> Mapping[LiveCall, None]:
         """The calls that are not over."""
-        return self._calls
+        return self._book.calls
+
+    @property
+    def finished(self) -> Mapping[str, int]:
+        """Calls that are over, by outcome."""
+        return self._book.finished
 
     def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
         """Let all items of a call wait, or refuse it without a trace.
@@ -137,37 +136,23 @@ class Scheduler:
         """
         if call.deadline_at_s <= now_s:
             raise DeadlineExceeded
-        asked = [item for item in call.items if item.plan.answer is None]
-        if asked:
+        if asked := call.asked:
             self._admit(call, asked, now_s)
-        for item in call.items:
-            if item.plan.answer is not None:
-                item.answer(item.plan.answer)
-        call.open = len(asked)
-        self._calls[call] = None
-        if not asked:
-            return self._finish(call, now_s)
-        if call.pending:
-            self._touched[call] = None
-        return None
+        return self._book.admit(call, now_s)
 
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call at the next chance: nobody reads it any more, for the reason `error`."""
-        if call in self._calls:
-            self._cancelled.setdefault(call, error)
+        self._book.cancel(call, error)
 
     def abort(self, error: HeadpondError) -> None:
         """End every call with `error`; the driver then releases and collects as ever."""
-        for call in list(self._calls):
+        for call in list(self.calls):
             self._end(call, error)
 
     def decide(self, now_s: float) -> Turn:
         """End what is dead, make room, resume, start, and deal out the next step."""
         self._decided_s = now_s
-        for call in self._deadlines.due(now_s):
-            self._end(call, DeadlineExceeded())
-        cancelled, self._cancelled = self._cancelled, {}
-        for call, error in cancelled.items():
+        for call, error in self._book.ending(now_s):
             self._end(call, error)
         residency = self.residency
         turn = Turn(preempted=residency.grow())
@@ -213,8 +198,7 @@ class Scheduler:
     def fail(self, item: Item, error: HeadpondError) -> None:
         """End one item with an error; the others of its call go on."""
         if item.stage is not Stage.OVER:
-            item.call.item_error = item.call.item_error or error
-            item.call.pending.append(Failed(item.index, error))
+            self._book.fail(item, error)
             self._close(item)
 
     def work_done(self, item: Item) -> Work:
@@ -234,25 +218,16 @@ class Scheduler:
 
     def released(self, item: Item) -> None:
         """Note that an item holds nothing in the engine any more."""
-        item.call.open -= 1
-        self._touched[item.call] = None
+        self._book.released(item)
 
     @property
     def has_news(self) -> bool:
         """Whether there may be something to collect."""
-        return bool(self._touched)
+        return self._book.has_news
 
     def collect(self, now_s: float) -> list[Delivery]:
         """Hand out what this turn has for each call: for streams at once, else at the end."""
-        deliveries = []
-        touched, self._touched = self._touched, {}
-        for call in touched:
-            if call.open == 0:
-                deliveries.append(self._finish(call, now_s))
-            elif call.call.stream and call.pending:
-                deliveries.append(Delivery(call, call.pending))
-                call.pending = []
-        return deliveries
+        return self._book.collect(now_s)
 
     def _refuse_when_too_big(self, item: Item) -> None:
         most, budget = self.residency.most_bytes(item), self.residency.ledger.budget_bytes
@@ -271,13 +246,12 @@ class Scheduler:
         for item in items:
             self._refuse_when_too_big(item)
             item.waiting = Waiting(
-                tenant=tenant, priority=priority, weight=item.weight, content=item
+                tenant=tenant, priority=priority, flow=call, weight=item.weight, content=item
             )
             entries.append(item.waiting)
         self._forecast.check(call, items, now_s, self._longest_wait_s)
         self.queue.append(entries)
         self._forecast.admitted(call, items, now_s)
-        self._deadlines.add(call)
 
     def _start(self, turn: Turn, now_s: float) -> None:
         while (item := self.queue.take(self.residency.has_room)) is not None:
@@ -302,16 +276,15 @@ class Scheduler:
         skipped = (progress.skipped or max(progress.units - units, 0)) if first else 0
         self._done += item.advance(progress.units, skipped, now_s)
         if progress.outputs:
-            item.give(progress.outputs, now_s)
-            self._touched[item.call] = None
+            self._book.give(item, progress.outputs, now_s)
         error = progress.error or self._missteps.find(item, progress)
         if error is None and progress.phase is not None:
             self._enter(item.call, progress.phase, now_s)
         if error is not None:
             self.fail(item, error)
         elif progress.finished is not None:
-            item.call.pending.append(Done(item.index, progress.finished))
             self._close(item, progress.finished)
+            self._book.done(item)
             if self._closing_phase is not None and item.call.all_over:
                 self._enter(item.call, self._closing_phase, now_s)
         return progress.units - skipped if first else 0
@@ -323,12 +296,8 @@ class Scheduler:
 
     def _end(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call as a whole. What it had not delivered is dropped."""
-        if call not in self._calls or call.failure is not None:
-            return
-        call.failure = error
-        for item in call.items:
-            if item.stage is not Stage.OVER:
-                self._close(item)
+        for item in self._book.end(call, error):
+            self._close(item)
 
     def _close(self, item: Item, finished: Work | None = None) -> None:
         """Take an item out of wherever it is; its call is over when all are released."""
@@ -348,24 +317,9 @@ class Scheduler:
             self.queue.settle(item.waiting, item.work.weigh(self._units))
         self._releasable.append(item)
 
-    def _finish(self, call: LiveCall, now_s: float) -> Delivery:
-        del self._calls[call]
-        self._deadlines.forget(call)
-        call.failure = call.failure or self._cancelled.pop(call, None)
-        report = call.report(now_s)
-        self.finished[report.outcome] += 1
-        if call.failure is not None:
-            return Delivery(call, (), call.failure, report)
-        call.pending.append(Ended(report.work, report.phases_s))
-        return Delivery(call, call.pending, None, report)
-
 
 def _closing_phase(record: WorkloadRecord) -> str | None:
     """Return the host phase that follows the last device phase: what is left to do then."""
     kinds = [phase.kind for phase in record.phases]
     after = len(kinds) - kinds[::-1].index(PhaseKind.DEVICE)
     return record.phases[after].name if kinds[after] is PhaseKind.HOST else None
-
-
-def _least(bounds: Iterable[float | None]) -> float | None:
-    return min((bound for bound in bounds if bound is not None), default=None)

@@ -163,9 +163,14 @@ class LiveCall:
         return self.arrived_s + self.call.deadline_s
 
     @property
+    def asked(self) -> list[Item]:
+        """The items that planning has not answered."""
+        return [item for item in self.items if item.plan.answer is None]
+
+    @property
     def answered(self) -> bool:
         """Whether planning has answered every item."""
-        return all(item.plan.answer is not None for item in self.items)
+        return not self.asked
 
     @property
     def all_over(self) -> bool:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from headpond.errors import HeadpondError, NotReady
 from headpond.scheduling.driver import Driver
 from headpond.scheduling.scheduler import Scheduler
-from headpond.scheduling.sequence import Delivery, Engine, LiveCall
+from headpond.scheduling.sequence import Delivery, Engine, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
+from headpond.scheduling.worker import Deliver
+from headpond.units import Work
 
 
 class EngineThread:
@@ -26,7 +28,7 @@ class EngineThread:
         *,
         clock: Callable[[], float],
         stuck_after_s: float,
-        deliver: Callable[[Sequence[Delivery]], None],
+        deliver: Deliver,
         ended: Callable[[], None],
     ) -> None:
         """Put the parts together; nothing runs before `start`.
@@ -111,6 +113,10 @@ class EngineThread:
         """Block until the thread has ended, but no longer than `timeout_s`."""
         if self.alive:
             self._thread.join(timeout_s)
+
+    def work_done(self, item: Item) -> Work:
+        """Return the work of the part of an item that was worked off."""
+        return self._scheduler.work_done(item)
 
     def snapshot(self, refused: dict[str, int]) -> LoopSnapshot:
         """Return how the loop stands, without waiting for the engine."""

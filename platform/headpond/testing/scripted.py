@@ -37,6 +37,15 @@ class ScriptedBackend:
     calls: list[Call] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
 
+    def only_model(self, workload: str) -> str | None:
+        """Return the one card of a workload, if there is one."""
+        names = [card.name for card in self.cards if card.workload == workload]
+        return names[0] if len(names) == 1 else None
+
+    def workload_of(self, model: str) -> str | None:
+        """Return what a card says."""
+        return next((card.workload for card in self.cards if card.name == model), None)
+
     async def submit(self, call: Call) -> Answer:
         """Start playing the script for a call."""
         self.calls.append(call)

@@ -170,7 +170,7 @@ class SimulatedLoop:
             HeadpondError: Refused.
         """
         live = self._intake.open(call, self._clock())
-        self._intake.plan(live)
+        live.items = self._intake.plan(live, 0, len(call.items))
         self._intake.close(live, self._clock())
         delivery = self.scheduler.offer(live, self._clock())
         served = self._calls[live] = SimulatedCall(live)

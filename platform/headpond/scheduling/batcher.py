@@ -1,0 +1,313 @@
+"""The scheduler of formed batches: a state machine without engine, thread or clock.
+
+A lane asks `form` for a batch, runs it, and tells `advance` how it went; several lanes may
+have a batch each.
+
+- A batch is whatever waits when a lane is free, up to the budget: nobody waits for a timer.
+- The item whose turn it is leads; others follow by their turns while they may share its
+  batch, then whoever may, so that buckets fill up. An item that is larger than the budget
+  goes alone.
+- Calls of thousands of items share with small ones: see `FairQueue`. So a small call waits
+  for the batches under way, and for one batch at most.
+- A batch that raises is run again by halves, until one item fails alone.
+- A call whose time is up ends, unless all that is left of it is being computed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from headpond.admission.drain import DrainRate
+from headpond.admission.ledger import Ledger
+from headpond.admission.queue import FairQueue, Waiting
+from headpond.engine import Outcome
+from headpond.errors import DeadlineExceeded, DeclarationError, HeadpondError, InvalidRequest
+from headpond.record import Formed, PhaseKind, WorkloadRecord
+from headpond.scheduling.book import CallBook
+from headpond.scheduling.forecast import least, refuse_late
+from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage
+from headpond.state import StateModel
+from headpond.units import Work
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Items that are computed together, with equal keys.
+
+    Attributes:
+        items: At least one.
+        units: What they fill along the batching axis.
+    """
+
+    items: list[Item] = field(default_factory=list)
+    units: int = 0
+
+
+class Batcher:
+    """Decides who waits, and who is computed together with whom."""
+
+    def __init__(
+        self,
+        record: WorkloadRecord,
+        state: StateModel,
+        *,
+        budget: int,
+        state_bytes: int,
+        max_items: int | None = None,
+        max_wait_s: float | None = None,
+        tenant_weights: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Start idle.
+
+        Args:
+            record: The workload; must batch in formed batches.
+            state: The record's state, bound to the bundle.
+            budget: Units along the axis that the engine wants in a batch.
+            state_bytes: The budget of what all batches under way hold.
+            max_items: The most items in a batch; None for what the budget allows.
+            max_wait_s: Calls that would wait longer are refused; None as the record says.
+            tenant_weights: Weights of tenants that don't weigh 1.
+
+        Raises:
+            DeclarationError: The record's batching is not formed.
+        """
+        if not isinstance(record.batching, Formed):
+            raise DeclarationError(f"workload {record.name!r} is not batched in formed batches")
+        self._axis = record.batching.axis
+        self._budget = min(budget, record.batching.budget)
+        self._max_items = max_items
+        self._units = record.units_by_name
+        self._device_phase = next(p.name for p in record.phases if p.kind is PhaseKind.DEVICE)
+        self._state = state
+        self.ledger = Ledger(state_bytes)
+        self.drain = DrainRate()
+        limit = record.overload.queue_limit.weigh(self._units)
+        self.queue: FairQueue[Item] = FairQueue(limit, self.drain, tenant_weights)
+        self._longest_wait_s = least((record.overload.wait_s, max_wait_s))
+        self._book = CallBook()
+        self._again: deque[Batch] = deque()
+        self._running: dict[Batch, None] = {}
+        self._accounted_s = 0.0
+        self.batches = 0
+        self.failed_in_a_row = 0
+        self.last_batch_s: float | None = None
+
+    @property
+    def calls(self) -> Mapping[LiveCall, None]:
+        """The calls that are not over."""
+        return self._book.calls
+
+    @property
+    def finished(self) -> Mapping[str, int]:
+        """Calls that are over, by outcome."""
+        return self._book.finished
+
+    @property
+    def running_items(self) -> int:
+        """Items that are being computed."""
+        return sum(len(batch.items) for batch in self._running)
+
+    def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
+        """Let all items of a call wait, or refuse it without a trace.
+
+        Returns:
+            The whole call, when planning has answered all of it already.
+
+        Raises:
+            DeadlineExceeded: Its time is up already.
+            InvalidRequest: An item needs more state than there is.
+            Overloaded: The queue is full, or the wait longer than the deadline or the bound.
+        """
+        if call.deadline_at_s <= now_s:
+            raise DeadlineExceeded
+        if asked := call.asked:
+            self._admit(call, asked, now_s)
+        return self._book.admit(call, now_s)
+
+    def cancel(self, call: LiveCall, error: HeadpondError) -> None:
+        """End a call at the next chance: nobody reads it any more, for the reason `error`."""
+        self._book.cancel(call, error)
+
+    def abort(self, error: HeadpondError) -> None:
+        """End every call with `error`; what is being computed is thrown away."""
+        for call in list(self.calls):
+            self._end(call, error)
+
+    def form(self, now_s: float) -> Batch | None:
+        """End what is dead, then take out the next batch; None when nothing waits."""
+        for call, error in self._book.ending(now_s):
+            late = isinstance(error, DeadlineExceeded)
+            if not (late and all(item.stage is not Stage.WAITING for item in call.items)):
+                self._end(call, error)
+        batch = self._next()
+        if batch is None:
+            return None
+        if not self._running:
+            self._accounted_s = now_s
+        self._running[batch] = None
+        for item in batch.items:
+            if not item.call.scheduled:
+                item.call.scheduled = True
+                item.call.timeline.enter(self._device_phase, now_s)
+        return batch
+
+    def advance(
+        self, batch: Batch, results: Sequence[Outcome[object]] | HeadpondError, now_s: float
+    ) -> None:
+        """Take in how a batch went.
+
+        Args:
+            batch: What was run.
+            results: What each item came to in the same order, or the error the batch raised.
+            now_s: When it ended.
+        """
+        self.batches += 1
+        self.last_batch_s = now_s
+        del self._running[batch]
+        for item in batch.items:
+            self.ledger.release(item)
+        if isinstance(results, HeadpondError):
+            self.failed_in_a_row += 1
+            self._fail_or_split(batch, results)
+            done = 0.0
+        else:
+            self.failed_in_a_row = 0
+            for item, outcome in zip(batch.items, results, strict=True):
+                self._settle(item, outcome, now_s)
+            done = sum(item.weight for item in batch.items)
+        self.drain.record(done, now_s - self._accounted_s)
+        self._accounted_s = now_s
+
+    def collect(self, now_s: float) -> list[Delivery]:
+        """Hand out what there is for each call: for streams at once, else at the end."""
+        return self._book.collect(now_s)
+
+    def work_done(self, item: Item) -> Work:
+        """Return the work of an item that never came to its end: none."""
+        del item
+        return Work()
+
+    def _admit(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
+        tenant, priority = call.call.tenant, call.call.priority
+        for item in items:
+            needed = self._bytes(item)
+            if needed > self.ledger.budget_bytes:
+                raise InvalidRequest(
+                    f"{item.plan.shape[self._axis]} {self._axis} take {needed} bytes; this "
+                    f"replica has {self.ledger.budget_bytes}"
+                )
+        wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority))
+        refuse_late(call, wait_s or 0.0, now_s, self._longest_wait_s)
+        for item in items:
+            item.waiting = Waiting(
+                tenant=tenant,
+                priority=priority,
+                weight=item.weight,
+                content=item,
+                flow=call,
+                bucket=item.plan.key,
+            )
+        self.queue.append([item.waiting for item in items if item.waiting is not None])
+
+    def _next(self) -> Batch | None:
+        if self._again:
+            return self._next_again()
+        batch = Batch()
+        leader = self.queue.take(lambda item: self._reserve(item, batch))
+        if leader is None:
+            return None
+        self._enter(leader, batch)
+        key = leader.plan.key
+        while (
+            item := self.queue.take(
+                lambda each: each.plan.key == key and self._reserve(each, batch)
+            )
+        ) is not None:
+            self._enter(item, batch)
+        while (
+            item := self.queue.take_alike(key, lambda each: self._reserve(each, batch))
+        ) is not None:
+            self._enter(item, batch)
+        return batch
+
+    def _next_again(self) -> Batch | None:
+        batch = self._again[0]
+        needed = sum(map(self._bytes, batch.items))
+        if needed > self.ledger.free_bytes:
+            return None
+        for item in batch.items:
+            self.ledger.reserve(item, self._bytes(item))
+        return self._again.popleft()
+
+    def _reserve(self, item: Item, batch: Batch) -> bool:
+        """Say whether an item fits into a batch, and if so reserve its state."""
+        units = item.plan.shape[self._axis]
+        if batch.items and batch.units + units > self._budget:
+            return False
+        if self._max_items is not None and len(batch.items) >= self._max_items:
+            return False
+        return self.ledger.reserve(item, self._bytes(item))
+
+    def _enter(self, item: Item, batch: Batch) -> None:
+        item.stage = Stage.RUNNING
+        batch.items.append(item)
+        batch.units += item.plan.shape[self._axis]
+
+    def _settle(self, item: Item, outcome: Outcome[object], now_s: float) -> None:
+        """Take in one item's result; that of a call that has ended is thrown away."""
+        if item.stage is Stage.RUNNING:
+            if outcome.error is not None:
+                self._book.fail(item, outcome.error)
+                item.work = Work()
+            else:
+                item.work = item.work if outcome.work is None else outcome.work
+                self._book.give(item, outcome.outputs, now_s)
+                self._book.done(item)
+            item.stage = Stage.OVER
+        self._release(item)
+
+    def _fail_or_split(self, batch: Batch, error: HeadpondError) -> None:
+        living = [item for item in batch.items if item.stage is Stage.RUNNING]
+        for item in batch.items:
+            if item.stage is not Stage.RUNNING:
+                self._release(item)
+        if len(batch.items) == 1 or not living:
+            for item in living:
+                self._book.fail(item, error)
+                item.work, item.stage = Work(), Stage.OVER
+                self._release(item)
+            return
+        middle = -(-len(living) // 2)
+        for part in (living[:middle], living[middle:]):
+            if part:
+                units = sum(item.plan.shape[self._axis] for item in part)
+                self._again.append(Batch(part, units))
+
+    def _end(self, call: LiveCall, error: HeadpondError) -> None:
+        """End a call as a whole; what is being computed of it is thrown away later."""
+        for item in self._book.end(call, error):
+            waiting = item.stage is Stage.WAITING
+            item.stage, item.work = Stage.OVER, Work()
+            if waiting and item.waiting is not None:
+                self.queue.withdraw(item.waiting)
+                self._release(item)
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Take ended items out of the batches that were to be run again."""
+        for batch in list(self._again):
+            for item in [each for each in batch.items if each.stage is Stage.OVER]:
+                batch.items.remove(item)
+                self._release(item)
+            if not batch.items:
+                self._again.remove(batch)
+
+    def _release(self, item: Item) -> None:
+        self._book.released(item)
+
+    def _bytes(self, item: Item) -> int:
+        shape = item.plan.shape
+        return self._state.request_bytes(shape, shape[self._axis])

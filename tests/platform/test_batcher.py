@@ -1,0 +1,424 @@
+"""How batches are formed, without engine threads and without time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headpond.admission.limits import Limits
+from headpond.call import Call, Done, Ended, Event, Failed, Output, Priority
+from headpond.errors import (
+    DeadlineExceeded,
+    DeclarationError,
+    EngineFailed,
+    InvalidRequest,
+    Overloaded,
+    RequestCancelled,
+)
+from headpond.scheduling.batcher import Batch, Batcher
+from headpond.scheduling.border import attempt
+from headpond.scheduling.intake import Intake
+from headpond.scheduling.sequence import Delivery, LiveCall
+from headpond.testing.clock import FakeClock
+from headpond.testing.formed import MeasuringEngine, MeasuringItem, measuring_record
+from headpond.testing.simulation import simulated_record
+from headpond.units import Work
+
+
+def text(length: int, language: str = "", **fields: object) -> MeasuringItem:
+    return MeasuringItem(text="x" * length, language=language, **fields)  # type: ignore[arg-type]
+
+
+class Bench:
+    """A batcher, its engine, and one batch at a time."""
+
+    def __init__(
+        self,
+        *,
+        budget: int = 100,
+        state_bytes: int = 10_000,
+        max_items: int | None = None,
+        max_wait_s: float | None = None,
+        queue_limit: int = 10_000,
+    ) -> None:
+        self.clock = FakeClock()
+        self.engine = MeasuringEngine(budget=budget)
+        record = measuring_record(budget=1_000, queue_limit=queue_limit)
+        state = record.bind({}, "uint8")
+        self.batcher = Batcher(
+            record,
+            state,
+            budget=budget,
+            state_bytes=state_bytes,
+            max_items=max_items,
+            max_wait_s=max_wait_s,
+        )
+        self._intake = Intake(record, self.engine, Limits(record, {}, {}), bundle="m@1+0")
+        self._numbers: Iterator[int] = count()
+        self.delivered: dict[str, list[Event]] = {}
+        self.errors: dict[str, Exception | None] = {}
+
+    def submit(
+        self,
+        *items: MeasuringItem,
+        name: str = "",
+        tenant: str = "t",
+        priority: Priority = Priority.NORMAL,
+        deadline_s: float = 60.0,
+        stream: bool = False,
+    ) -> LiveCall:
+        call = Call(
+            request_id=name or f"call-{next(self._numbers)}",
+            tenant=tenant,
+            workload="measuring",
+            model="m",
+            items=items,
+            priority=priority,
+            deadline_s=deadline_s,
+            stream=stream,
+        )
+        live = self._intake.open(call, self.clock())
+        live.items = self._intake.plan(live, 0, len(items))
+        self._intake.close(live, self.clock())
+        delivery = self.batcher.offer(live, self.clock())
+        self._take([delivery] if delivery is not None else [])
+        return live
+
+    def form(self) -> Batch | None:
+        batch = self.batcher.form(self.clock())
+        self._take(self.batcher.collect(self.clock()))
+        return batch
+
+    def finish(self, batch: Batch) -> None:
+        results = attempt(self.engine.run, [item.plan for item in batch.items])
+        self.batcher.advance(batch, results, self.clock())
+        self._take(self.batcher.collect(self.clock()))
+
+    def run(self, seconds: float = 0.1) -> list[list[int]]:
+        """Run everything, one batch after the other; return the lengths in each batch."""
+        formed = []
+        while (batch := self.form()) is not None:
+            formed.append([item.plan.shape["letters"] for item in batch.items])
+            self.clock.advance(seconds)
+            self.finish(batch)
+        return formed
+
+    def lengths(self, call: LiveCall) -> list[object]:
+        outputs = [e for e in self.delivered[call.call.request_id] if isinstance(e, Output)]
+        return [event.payload for event in sorted(outputs, key=lambda each: each.item)]
+
+    def check_clean(self) -> None:
+        assert not self.batcher.calls
+        assert len(self.batcher.queue) == 0
+        assert self.batcher.queue.weight == 0.0
+        assert self.batcher.ledger.held_bytes == 0
+        assert self.batcher.running_items == 0
+
+    def _take(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            name = delivery.call.call.request_id
+            self.delivered.setdefault(name, []).extend(delivery.events)
+            if delivery.report is not None:
+                assert name not in self.errors, "a call ends once"
+                self.errors[name] = delivery.error
+
+
+def test_what_waits_is_one_batch_up_to_the_budget() -> None:
+    bench = Bench(budget=100)
+    calls = [bench.submit(text(length)) for length in (30, 30, 30, 30, 10)]
+    assert bench.run() == [[30, 30, 30], [30, 10]]
+    assert [bench.lengths(call) for call in calls] == [[30], [30], [30], [30], [10]]
+    bench.check_clean()
+
+
+def test_an_item_above_the_budget_goes_alone() -> None:
+    bench = Bench(budget=100)
+    bench.submit(text(500))
+    bench.submit(text(10))
+    assert bench.run() == [[500], [10]]
+
+
+def test_a_batch_holds_so_many_items_at_most() -> None:
+    bench = Bench(max_items=2)
+    for _ in range(3):
+        bench.submit(text(1))
+    assert bench.run() == [[1, 1], [1]]
+
+
+def test_only_equal_keys_share_a_batch_and_buckets_fill_up() -> None:
+    bench = Bench(budget=100)
+    for length, language in ((20, "de"), (21, "en"), (22, "de"), (23, "en"), (24, "de")):
+        bench.submit(text(length, language))
+    assert bench.run() == [[20, 22, 24], [21, 23]]
+    bench.check_clean()
+
+
+def test_the_results_of_a_call_come_together_and_in_order() -> None:
+    bench = Bench(budget=50)
+    call = bench.submit(*(text(length) for length in (40, 20, 30, 10)))
+    bench.run()
+    assert bench.lengths(call) == [40, 20, 30, 10]
+    events = bench.delivered[call.call.request_id]
+    ended = events[-1]
+    assert isinstance(ended, Ended)
+    assert ended.work == Work(letters=100)
+    assert list(ended.phases_s) == ["read", "queue", "count"]
+    assert next(e.work for e in events if isinstance(e, Done)) == Work(letters=40)
+
+
+def test_a_stream_gets_what_each_batch_gives() -> None:
+    bench = Bench(budget=50)
+    call = bench.submit(text(40), text(30), stream=True)
+    first = bench.form()
+    assert first is not None
+    bench.finish(first)
+    assert bench.lengths(call) == [40]
+    bench.run()
+    assert bench.lengths(call) == [40, 30]
+
+
+def test_a_small_call_waits_for_one_batch_of_a_large_one_at_most() -> None:
+    bench = Bench(budget=100, queue_limit=100_000)
+    bench.submit(*(text(50) for _ in range(1000)), name="large")
+    for _ in range(10):
+        batch = bench.form()
+        assert batch is not None
+        bench.finish(batch)
+    small = bench.submit(text(5))
+    batch = bench.form()
+    assert batch is not None
+    assert small in {item.call for item in batch.items}
+    bench.finish(batch)
+    assert bench.lengths(small) == [5]
+
+
+def test_a_large_call_is_not_starved_by_small_ones() -> None:
+    bench = Bench(budget=100)
+    large = bench.submit(*(text(100) for _ in range(20)), name="large")
+    for _ in range(50):
+        bench.submit(text(50))
+        batch = bench.form()
+        assert batch is not None
+        bench.finish(batch)
+    assert len(bench.lengths(large)) == 20
+
+
+def test_tenants_share() -> None:
+    bench = Bench(budget=100)
+    for _ in range(40):
+        bench.submit(text(50), tenant="many")
+    for _ in range(4):
+        bench.submit(text(50), tenant="few")
+    served: Counter[str] = Counter()
+    for _ in range(4):
+        batch = bench.form()
+        assert batch is not None
+        served.update(item.call.call.tenant for item in batch.items)
+        bench.finish(batch)
+    assert served == {"many": 4, "few": 4}
+
+
+def test_one_bad_item_fails_alone() -> None:
+    bench = Bench()
+    calls = [bench.submit(text(10, trouble="error" if at == 1 else None)) for at in range(3)]
+    assert bench.run() == [[10, 10, 10]]
+    assert [bench.lengths(call) for call in calls] == [[10], [], [10]]
+    (failed,) = [e for e in bench.delivered[calls[1].call.request_id] if isinstance(e, Failed)]
+    assert isinstance(failed.error, EngineFailed)
+    bench.check_clean()
+
+
+def test_a_batch_that_raises_is_halved_until_the_bad_item_fails_alone() -> None:
+    bench = Bench()
+    calls = [bench.submit(text(10 + at, trouble="run" if at == 2 else None)) for at in range(5)]
+    assert bench.run() == [[10, 11, 12, 13, 14], [10, 11, 12], [13, 14], [10, 11], [12]]
+    assert [bench.lengths(call) for call in calls] == [[10], [11], [], [13], [14]]
+    assert bench.batcher.failed_in_a_row == 1
+    bench.check_clean()
+
+
+def test_a_call_that_is_late_ends_while_it_waits() -> None:
+    bench = Bench(budget=10)
+    first = bench.submit(text(10), deadline_s=1.0)
+    second = bench.submit(text(10), deadline_s=1.0)
+    batch = bench.form()
+    assert batch is not None
+    bench.clock.advance(2.0)
+    assert bench.form() is None
+    assert isinstance(bench.errors[second.call.request_id], DeadlineExceeded)
+    bench.finish(batch)
+    assert bench.lengths(first) == [10], "what began in time is delivered"
+    bench.check_clean()
+
+
+def test_a_cancelled_call_gives_back_everything() -> None:
+    bench = Bench(budget=10)
+    call = bench.submit(text(10), text(10))
+    batch = bench.form()
+    assert batch is not None
+    bench.batcher.cancel(call, RequestCancelled())
+    assert bench.form() is None
+    assert call.call.request_id not in bench.errors, "a part of it is still being computed"
+    bench.finish(batch)
+    assert isinstance(bench.errors[call.call.request_id], RequestCancelled)
+    assert bench.lengths(call) == []
+    bench.check_clean()
+
+
+def test_aborting_ends_calls_that_wait_run_or_are_to_be_run_again() -> None:
+    bench = Bench(budget=20)
+    calls = [bench.submit(text(10, trouble="run")) for _ in range(4)]
+    broken = bench.form()
+    assert broken is not None
+    bench.finish(broken)
+    running = bench.form()
+    assert running is not None
+    bench.batcher.abort(RequestCancelled())
+    assert bench.form() is None
+    bench.finish(running)
+    assert len(bench.errors) == len(calls)
+    bench.check_clean()
+
+
+def test_state_bounds_what_runs_at_once() -> None:
+    bench = Bench(budget=100, state_bytes=150)
+    for _ in range(4):
+        bench.submit(text(50))
+    first, second = bench.form(), bench.form()
+    assert first is not None
+    assert second is not None
+    assert (len(first.items), len(second.items)) == (2, 1)
+    assert bench.form() is None
+    bench.finish(first)
+    third = bench.form()
+    assert third is not None
+    bench.finish(second)
+    bench.finish(third)
+    bench.check_clean()
+
+
+def test_what_could_never_fit_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="200 bytes; this replica has 100"):
+        Bench(state_bytes=100).submit(text(200))
+
+
+def test_a_full_queue_refuses_and_says_when() -> None:
+    bench = Bench(queue_limit=100)
+    bench.submit(text(90))
+    with pytest.raises(Overloaded) as full:
+        bench.submit(text(20))
+    assert full.value.retry_after_s == 1.0
+    bench.run()
+    bench.check_clean()
+
+
+def test_a_call_that_would_wait_too_long_is_refused_but_not_batch_work() -> None:
+    bench = Bench(budget=10, max_wait_s=1.0)
+    for _ in range(3):
+        bench.submit(text(10))
+    bench.run(seconds=1.0)
+    for _ in range(2):
+        bench.submit(text(10))
+    with pytest.raises(Overloaded, match=r"about 2\.0 s; at most 1\.0 s"):
+        bench.submit(text(10))
+    with pytest.raises(Overloaded, match=r"about 2\.0 s, and the deadline 1\.5 s"):
+        bench.submit(text(10), deadline_s=1.5, priority=Priority.NORMAL)
+    bench.submit(text(10), priority=Priority.BATCH)
+    bench.run()
+    bench.check_clean()
+
+
+def test_a_small_call_is_not_refused_for_a_large_one_of_its_own_tenant() -> None:
+    bench = Bench(budget=10, max_wait_s=1.0)
+    bench.submit(*(text(10) for _ in range(3)))
+    bench.run(seconds=0.4)
+    bench.submit(*(text(10) for _ in range(100)))
+    bench.submit(text(10))
+    bench.run()
+
+
+def test_an_item_that_planning_answers_needs_no_batch() -> None:
+    bench = Bench()
+    call = bench.submit(text(7, immediate=True))
+    assert bench.lengths(call) == [7]
+    mixed = bench.submit(text(5, immediate=True), text(6))
+    bench.run()
+    assert bench.lengths(mixed) == [5, 6]
+    bench.check_clean()
+
+
+def test_a_record_of_another_batching_is_refused() -> None:
+    record = simulated_record()
+    with pytest.raises(DeclarationError, match="not batched in formed batches"):
+        Batcher(record, record.bind({"most_units": 1}, "uint8"), budget=1, state_bytes=1)
+
+
+OFFERS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 60), min_size=1, max_size=8),
+        st.sampled_from("ab"),
+        st.sampled_from(list(Priority)),
+        st.sampled_from(["", "de"]),
+        st.sampled_from([None, None, None, "run", "error", "cancel"]),
+    ),
+    max_size=25,
+)
+Offer = tuple[list[int], str, Priority, str, str | None]
+
+
+@given(OFFERS, st.integers(1, 3))
+def test_whatever_comes_every_call_ends_once_and_nothing_is_held(
+    offers: list[Offer], lanes: int
+) -> None:
+    bench = Bench(budget=100, state_bytes=200)
+    running: list[Batch] = []
+
+    def work() -> bool:
+        batch = bench.form()
+        if batch is not None:
+            assert len({item.plan.key for item in batch.items}) == 1
+            assert batch.units <= 100 or len(batch.items) == 1
+            running.append(batch)
+        if running and (batch is None or len(running) == lanes):
+            bench.clock.advance(0.01)
+            bench.finish(running.pop(0))
+            return True
+        return batch is not None
+
+    calls = []
+    for offer in offers:
+        calls.append(offered(bench, offer))
+        work()
+    while work():
+        pass
+    bench.check_clean()
+    for live, (lengths, *_, fate) in zip(calls, offers, strict=True):
+        check_ending(bench, live, lengths, fate)
+
+
+def offered(bench: Bench, offer: Offer) -> LiveCall:
+    lengths, tenant, priority, language, fate = offer
+    trouble = fate if fate in ("run", "error") else None
+    items = [text(length, language, trouble=trouble) for length in lengths]
+    live = bench.submit(*items, tenant=tenant, priority=priority)
+    if fate == "cancel":
+        bench.batcher.cancel(live, RequestCancelled())
+    return live
+
+
+def check_ending(bench: Bench, live: LiveCall, lengths: list[int], fate: str | None) -> None:
+    error, events = bench.errors[live.call.request_id], bench.delivered[live.call.request_id]
+    if fate == "cancel":
+        assert isinstance(error, RequestCancelled)
+        return
+    assert error is None
+    if fate is None:
+        assert bench.lengths(live) == lengths
+    else:
+        assert all(isinstance(event, Failed | Ended) for event in events)
+        assert len(events) == len(lengths) + 1
