@@ -1,0 +1,72 @@
+"""What a model is, and whether it can serve: questions that its engine answers at planning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pydantic import BaseModel
+
+from headpond.call import Failed, Output
+from headpond.dialect import Ask, Heading, Incoming, ItemEvent, StreamWriter
+from headpond.errors import EngineFailed, UnsupportedParameter
+from headpond.units import Work
+from headpond_workloads.oip.adapter import TensorModel
+from headpond_workloads.oip.naming import Served, asked_model, served_model
+from headpond_workloads.oip.schema import ModelMetadata, ModelReady
+
+
+class AboutExchange:
+    """One question about a model."""
+
+    def __init__(
+        self, about: object, write: Callable[[Served, object], BaseModel], incoming: Incoming
+    ) -> None:
+        """Ask the model that the path names.
+
+        Args:
+            about: The item that asks.
+            write: Turns what the engine answers into the body.
+            incoming: The request.
+        """
+        self._about = about
+        self._write = write
+        self._path = incoming.path
+
+    def ask(self) -> Ask:
+        """Return the one item."""
+        return Ask(model=asked_model(self._path), items=(self._about,))
+
+    def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> BaseModel:
+        """Return the answer.
+
+        Raises:
+            HeadpondError: The engine refused to tell.
+        """
+        del work
+        for event in events:
+            if isinstance(event, Failed):
+                raise event.error
+            if isinstance(event, Output):
+                return self._write(served_model(self._path, heading), event.payload)
+        raise EngineFailed("The model did not say what it is.")
+
+    def stream(self, heading: Heading) -> StreamWriter:
+        """Refuse: the answer is one object."""
+        raise UnsupportedParameter("what a model is comes whole", param="stream")
+
+
+def metadata(served: Served, model: TensorModel) -> ModelMetadata:
+    """Return what a model takes and gives; the one version that answers."""
+    return ModelMetadata(
+        name=served.name,
+        versions=[served.version],
+        platform=model.platform,
+        inputs=model.inputs,
+        outputs=model.outputs,
+    )
+
+
+def ready(served: Served, payload: object) -> ModelReady:
+    """Return that a model can serve: it has just said what it is."""
+    del payload
+    return ModelReady(name=served.name, ready=True)
