@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
+import struct
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import openai
 import pytest
@@ -18,14 +21,23 @@ from openai.types.chat import (
 from openai.types.responses import FunctionToolParam
 from pydantic import BaseModel
 
+from exchanges import MODEL, app_over, scripted, serving
 from headpond.call import Accepted, Call, Done, Ended, ModelCard, Output
 from headpond.client.errors import ConnectionFailed
-from headpond.errors import EngineFailed, InvalidRequest, ModelNotFound, UnsupportedParameter
+from headpond.errors import (
+    ContextLengthExceeded,
+    EngineFailed,
+    InvalidRequest,
+    ModelNotFound,
+    UnsupportedParameter,
+)
 from headpond.http.app import build_app
 from headpond.settings import Settings
 from headpond.testing.scripted import ScriptedBackend, Step
 from headpond.units import Work
 from headpond_workloads.client import AsyncClient, Client
+from headpond_workloads.embedding.items import Embedding, EmbedItem, Truncation
+from headpond_workloads.embedding.record import record as embedding
 from headpond_workloads.generation.items import (
     Constraint,
     FinishReason,
@@ -37,6 +49,8 @@ from headpond_workloads.generation.items import (
 )
 from headpond_workloads.generation.params import MessageParam, ToolParam
 from headpond_workloads.generation.record import record
+from headpond_workloads.reranking.items import Score
+from headpond_workloads.reranking.record import record as reranking
 
 BUNDLE = "small@1+0123456789ab"
 WORK = Work(input_tokens=3, output_tokens=2)
@@ -54,6 +68,8 @@ CALLS = (
     TextDelta(text="", tool_calls=(ToolCallDelta(index=0, arguments='"degrees":30}'),)),
 )
 FOUND = Tokens(token_ids=(5, 7), pieces=("a", "b"), text="ab", context_tokens=64)
+VECTOR = [0.5, -0.25, 2.0**-7]
+TEXT = Embedding(vectors=struct.pack("<3f", *VECTOR), dimensions=3, tokens=4)
 TOKENS: Sequence[Step] = ([Output(0, FOUND), Done(0, Work())], [Ended(Work())])
 
 
@@ -321,3 +337,77 @@ def test_our_word_on_a_server_that_is_not_there() -> None:
         pytest.raises(ConnectionFailed),
     ):
         client.models.list()
+
+
+@pytest.mark.parametrize("encoding", [openai.omit, "float", "base64"])
+def test_their_embeddings(encoding: Literal["float", "base64"] | openai.Omit) -> None:
+    backend = scripted(embedding, TEXT, TEXT)
+    with (
+        serving(app_over(embedding, backend)) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        found = client.embeddings.create(
+            model=MODEL, input=["a", "b"], encoding_format=encoding, dimensions=3
+        )
+    if encoding == "base64":
+        assert str(found.data[1].embedding) == base64.b64encode(TEXT.vectors).decode()
+    else:
+        assert [list(each.embedding) for each in found.data] == [VECTOR, VECTOR]
+    assert [each.index for each in found.data] == [0, 1]
+    assert found.usage.total_tokens == 8
+    (item, _) = backend.calls[0].items
+    assert item == EmbedItem(text="a", truncation=Truncation.NONE, dimensions=3, param="input.0")
+
+
+def test_their_errors_of_embeddings() -> None:
+    backend = scripted(embedding, TEXT)
+    with (
+        serving(app_over(embedding, backend)) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        with pytest.raises(openai.BadRequestError) as empty:
+            client.embeddings.create(model=MODEL, input=["a", ""])
+        assert empty.value.param == "input.1"
+        backend.refusal = ContextLengthExceeded("300 tokens > 256", param="input.0")
+        with pytest.raises(openai.BadRequestError) as long:
+            client.embeddings.create(model=MODEL, input=[[1] * 300])
+    assert (long.value.code, long.value.param) == ("context_length_exceeded", "input.0")
+
+
+@pytest.mark.parametrize("encoding", [None, "float", "base64"])
+def test_our_embeddings(encoding: Literal["float", "base64"] | None) -> None:
+    with (
+        serving(app_over(embedding, scripted(embedding, TEXT))) as url,
+        Client(base_url=url, max_retries=0) as client,
+    ):
+        found = client.embeddings.create(model=MODEL, input="a", encoding_format=encoding)
+        with pytest.raises(InvalidRequest) as refusal:
+            client.embeddings.create(model=MODEL, input=[])
+    assert [each.vector for each in found.data] == [VECTOR]
+    assert refusal.value.param == "input"
+
+
+async def test_our_async_embeddings() -> None:
+    with serving(app_over(embedding, scripted(embedding, TEXT))) as url:
+        async with AsyncClient(base_url=url, max_retries=0) as client:
+            found = await client.embeddings.create(model=MODEL, input=[1, 2])
+    assert found.data[0].vector == VECTOR
+
+
+async def test_our_rerank() -> None:
+    scores = [Score(logits=(0.0,), scores=(value,), tokens=9) for value in (0.25, 0.75)]
+    with serving(app_over(reranking, scripted(reranking, *scores))) as url:
+        with Client(base_url=url, max_retries=0) as client:
+            found = client.rerank(model=MODEL, query="q", documents=["a", {"text": "b"}], top_n=1)
+            with pytest.raises(InvalidRequest) as refusal:
+                client.rerank(model=MODEL, query="q", documents=["a"], top_n=0)
+        async with AsyncClient(base_url=url, max_retries=0) as client:
+            both = await client.rerank(
+                model=MODEL, query="q", documents=["a", "b"], return_documents=False
+            )
+    (best,) = found.results
+    assert best.document is not None
+    assert (best.index, best.relevance_score, best.document.text) == (1, 0.75, "b")
+    assert refusal.value.param == "top_n"
+    assert [(each.index, each.document) for each in both.results] == [(1, None), (0, None)]
+    assert both.usage.total_tokens == 18

@@ -13,6 +13,8 @@ from headpond.client.async_transport import AsyncTransport
 from headpond.client.catalogue import WORKLOADS_PATH, AsyncModels, Models, Workload, WorkloadList
 from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
 from headpond.client.transport import Transport
+from headpond.client.wire import encode
+from headpond_workloads.embedding.client import AsyncEmbeddings, Embeddings
 from headpond_workloads.generation.client import AsyncChat, AsyncCompletions, Chat, Completions
 from headpond_workloads.generation.client_body import body_of
 from headpond_workloads.generation.client_responses import AsyncResponses, Responses
@@ -25,6 +27,9 @@ from headpond_workloads.generation.schema_tokenize import (
     Tokenization,
     TokenizeRequest,
 )
+from headpond_workloads.reranking.client_params import RerankParams
+from headpond_workloads.reranking.schema import RERANK_PATH, Ranking, RerankRequest
+from headpond_workloads.vision.client import AsyncClassifications, Classifications
 
 
 class Client:
@@ -37,7 +42,9 @@ class Client:
     """
 
     chat: Chat
+    classifications: Classifications
     completions: Completions
+    embeddings: Embeddings
     models: Models
     responses: Responses
 
@@ -80,7 +87,9 @@ class Client:
     def _bind(self, transport: Transport) -> None:
         self._transport = transport
         self.chat = Chat(transport)
+        self.classifications = Classifications(transport)
         self.completions = Completions(transport)
+        self.embeddings = Embeddings(transport)
         self.models = Models(transport)
         self.responses = Responses(transport)
 
@@ -123,6 +132,14 @@ class Client:
         """Return the workloads the server knows, as they declare themselves."""
         return self._transport.get(WORKLOADS_PATH, WorkloadList).data
 
+    def rerank(self, **params: Unpack[RerankParams]) -> Ranking:
+        """Return documents by how well they answer a query, the best first.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        return self._transport.post(RERANK_PATH, encode(params, RerankRequest), Ranking)
+
     def tokenize(self, **params: Unpack[TokenizeParams]) -> Tokenization:
         """Return the tokens of a prompt or a conversation.
 
@@ -154,7 +171,9 @@ class AsyncClient:
     """
 
     chat: AsyncChat
+    classifications: AsyncClassifications
     completions: AsyncCompletions
+    embeddings: AsyncEmbeddings
     models: AsyncModels
     responses: AsyncResponses
 
@@ -188,7 +207,9 @@ class AsyncClient:
     def _bind(self, transport: AsyncTransport) -> None:
         self._transport = transport
         self.chat = AsyncChat(transport)
+        self.classifications = AsyncClassifications(transport)
         self.completions = AsyncCompletions(transport)
+        self.embeddings = AsyncEmbeddings(transport)
         self.models = AsyncModels(transport)
         self.responses = AsyncResponses(transport)
 
@@ -230,6 +251,14 @@ class AsyncClient:
     async def workloads(self) -> tuple[Workload, ...]:
         """Return the workloads the server knows, as they declare themselves."""
         return (await self._transport.get(WORKLOADS_PATH, WorkloadList)).data
+
+    async def rerank(self, **params: Unpack[RerankParams]) -> Ranking:
+        """Return documents by how well they answer a query, the best first.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        return await self._transport.post(RERANK_PATH, encode(params, RerankRequest), Ranking)
 
     async def tokenize(self, **params: Unpack[TokenizeParams]) -> Tokenization:
         """Return the tokens of a prompt or a conversation.

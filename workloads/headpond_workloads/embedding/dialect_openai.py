@@ -1,0 +1,89 @@
+"""OpenAI's dialect of embedding: `POST /v1/embeddings`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic_core import to_json
+
+from headpond.dialect import Ask, Heading, ItemEvent, Raw, StreamWriter
+from headpond.errors import UnsupportedParameter
+from headpond.units import Work
+from headpond_workloads.embedding.dialect_answer import (
+    embeddings,
+    json_list,
+    json_object,
+    raw_json,
+    tokens,
+)
+from headpond_workloads.embedding.items import EmbedItem, Truncation
+from headpond_workloads.embedding.schema import EmbeddingRequest, EmbeddingUsage
+from headpond_workloads.embedding.schema_texts import sources
+from headpond_workloads.embedding.vectors import encode, row_json
+
+
+class EmbeddingExchange:
+    """Some texts, and the vector of each."""
+
+    def __init__(self, request: EmbeddingRequest) -> None:
+        """Read a request of the right types."""
+        self._request = request
+        self._params: list[str] = []
+
+    def ask(self) -> Ask:
+        """Return one item for each text; one that is too long is refused, never cut.
+
+        Raises:
+            EmptyInput: A text, or the list of them, is empty.
+            TooManyInputs: There are more than a call may hold.
+        """
+        request = self._request
+        found = sources(request.input, "input")
+        self._params = [param for param, _ in found]
+        items = tuple(
+            EmbedItem(
+                text=text,
+                truncation=Truncation.NONE,
+                prompt=request.prompt_name,
+                dimensions=request.dimensions,
+                param=param,
+            )
+            for param, text in found
+        )
+        return Ask(model=request.model, items=items)
+
+    def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
+        """Return an `EmbeddingList`.
+
+        Raises:
+            HeadpondError: A text failed.
+        """
+        found = embeddings(events, self._params)
+        count = tokens(found)
+        usage = EmbeddingUsage(prompt_tokens=count, total_tokens=count)
+        data = (
+            json_object(
+                {
+                    "object": '"embedding"',
+                    "index": str(index),
+                    "embedding": self._vector(embedding.vectors),
+                }
+            )
+            for index, embedding in enumerate(found)
+        )
+        fields = {
+            "object": '"list"',
+            "data": json_list(data),
+            "model": to_json(heading.model).decode(),
+            "usage": usage.model_dump_json(),
+        }
+        return raw_json(json_object(fields))
+
+    def stream(self, heading: Heading) -> StreamWriter:
+        """Refuse: the route does not stream."""
+        raise UnsupportedParameter("embeddings are not streamed", param="stream")
+
+    def _vector(self, vector: bytes) -> str:
+        if self._request.encoding_format == "base64":
+            return f'"{encode(vector)}"'
+        return row_json(vector)

@@ -1,0 +1,1 @@
+"""The embedding engine: texts in, vectors out, over a text encoder."""

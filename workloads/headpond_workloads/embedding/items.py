@@ -1,0 +1,92 @@
+"""What the embedding workload asks of its engine, and what it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Truncation(StrEnum):
+    """What becomes of a text that is longer than the model takes."""
+
+    NONE = "none"
+    """It is refused, with both numbers."""
+    END = "end"
+    """Its last tokens are dropped."""
+    START = "start"
+    """Its first tokens are dropped."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedItem:
+    """One text to be embedded.
+
+    Attributes:
+        text: The text, or its token IDs without special tokens.
+        truncation: What becomes of it when it is too long.
+        max_tokens: The most tokens of it to compute, special ones included, where that is less
+            than the model takes; `truncation` says what becomes of a longer one.
+        prompt: The name of one of the bundle's prompts, put before the text; None for the
+            bundle's default prompt, if it has one.
+        preferred_prompts: Where `prompt` is None, names of prompts of which the first that the
+            bundle has is used; when it has none of them, its default prompt is.
+        dimensions: Leading dimensions to keep, renormalised; None for all.
+        normalize: Whether the vector gets length 1; None as the bundle says.
+        each_token: Whether a vector for each token is wanted, unpooled.
+        param: The request field the text came from, for messages.
+    """
+
+    text: str | tuple[int, ...]
+    truncation: Truncation = Truncation.END
+    max_tokens: int | None = None
+    prompt: str | None = None
+    preferred_prompts: tuple[str, ...] = ()
+    dimensions: int | None = None
+    normalize: bool | None = None
+    each_token: bool = False
+    param: str = "input"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DescribeItem:
+    """A question for what the model is; answered while planning, with a `Description`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Embedding:
+    """The vectors of one text.
+
+    Attributes:
+        vectors: Rows of little-endian float32: one, or one for each token.
+        dimensions: Values in a row.
+        tokens: Tokens that were computed, special ones included, after truncation.
+    """
+
+    vectors: bytes
+    dimensions: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Description:
+    """What a model is.
+
+    Attributes:
+        model: `name@version` of the bundle.
+        digest: The bundle's digest.
+        dtype: What it computes in.
+        pooling: How token vectors become one, e.g. `mean`.
+        dimensions: Values of a full vector.
+        max_tokens: The longest text, special tokens included.
+        max_batch_tokens: Tokens in one batch.
+        prompts: The names of its prompts.
+    """
+
+    model: str
+    digest: str
+    dtype: str
+    pooling: str
+    dimensions: int
+    max_tokens: int
+    max_batch_tokens: int
+    prompts: tuple[str, ...] = ()

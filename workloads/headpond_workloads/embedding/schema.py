@@ -1,0 +1,58 @@
+"""Wire types of OpenAI's `POST /v1/embeddings`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headpond_workloads.embedding.schema_texts import Dimensions, Texts
+from headpond_workloads.embedding.vectors import decode
+from headpond_workloads.encoders.schema_fields import NonEmpty
+
+EMBEDDINGS_PATH = "/v1/embeddings"
+
+
+class EmbeddingRequest(BaseModel):
+    """Texts whose vectors are asked for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    model: NonEmpty
+    input: Texts
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Dimensions | None = None
+    user: str | None = None
+
+    prompt_name: NonEmpty | None = Field(
+        default=None, description="Extension: the bundle's prompt to put before each text."
+    )
+
+
+class TextEmbedding(BaseModel):
+    """The vector of one text: numbers, or little-endian float32 in base64."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+    @property
+    def vector(self) -> list[float]:
+        """The numbers, in whichever form they came."""
+        return decode(self.embedding) if isinstance(self.embedding, str) else self.embedding
+
+
+class EmbeddingUsage(BaseModel):
+    """Tokens that were computed, special ones and prompts included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(BaseModel):
+    """The answer: vectors in the order of the texts."""
+
+    object: Literal["list"] = "list"
+    data: list[TextEmbedding]
+    model: str
+    usage: EmbeddingUsage

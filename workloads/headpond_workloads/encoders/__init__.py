@@ -1,0 +1,1 @@
+"""Text encoders that embedding and reranking share: no workload of its own."""

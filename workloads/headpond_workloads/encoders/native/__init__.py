@@ -1,0 +1,1 @@
+"""Text encoders in C++ for CPUs."""

@@ -1,0 +1,1 @@
+"""Reranking: how well documents answer a query."""

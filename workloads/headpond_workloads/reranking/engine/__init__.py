@@ -1,0 +1,1 @@
+"""The reranking engine: pairs in, scores out, over a text encoder."""
