@@ -1,0 +1,1 @@
+"""Image classification: images in, labels out."""

@@ -1,0 +1,1 @@
+"""The vision engine: images in, classes out."""

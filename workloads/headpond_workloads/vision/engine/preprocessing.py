@@ -1,0 +1,123 @@
+"""The input contract: how a picture becomes the model's pixels, as its reference does it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import Field, model_validator
+
+from headpond.bundle.manifest import Manifest
+from headpond_workloads.vision.engine.section import Section, read_section
+
+Pixels = NDArray[np.uint8]
+"""`(height, width, 3)`: red, green, blue."""
+
+_Side = Annotated[int, Field(ge=1, le=4096)]
+_Channel = Annotated[float, Field(allow_inf_nan=False)]
+_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "hamming": Image.Resampling.HAMMING,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+class Size(Section):
+    """Rows and columns."""
+
+    height: _Side
+    width: _Side
+
+
+class Preprocessing(Section):
+    """What a bundle's `input` says.
+
+    Attributes:
+        size: The model's input.
+        shortest_edge: The picture is resized so that its shorter side is this, then cropped
+            to `size` at its centre; None resizes to `size`, whatever the proportions.
+        interpolation: The filter, antialiased as Pillow does it.
+        crop_offset: How a crop that can't be in the very middle is placed: `round` (half to
+            even, as torchvision and timm do) or `floor` (as transformers does).
+        rescale: What pixels (0 to 255) are multiplied with before they are normalised.
+        mean: Subtracted from red, green and blue after that.
+        std: Divides what is left.
+    """
+
+    size: Size
+    shortest_edge: _Side | None = None
+    interpolation: Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
+    crop_offset: Literal["round", "floor"] = "round"
+    rescale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1 / 255
+    mean: tuple[_Channel, _Channel, _Channel]
+    std: tuple[
+        Annotated[_Channel, Field(gt=0)],
+        Annotated[_Channel, Field(gt=0)],
+        Annotated[_Channel, Field(gt=0)],
+    ]
+
+    @model_validator(mode="after")
+    def _crop_fits(self) -> Self:
+        most = max(self.size.height, self.size.width)
+        if self.shortest_edge is not None and self.shortest_edge < most:
+            raise ValueError(f"a crop of {most} does not fit into {self.shortest_edge}")
+        return self
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """Read a bundle's input contract.
+
+        Raises:
+            BundleError: Names the first field that is not valid.
+        """
+        return read_section(cls, manifest.input, "input")
+
+    @property
+    def needed(self) -> int:
+        """Pixels that a picture's sides must have, so that reducing it costs nothing."""
+        return self.shortest_edge or max(self.size.height, self.size.width)
+
+    @property
+    def pixel_mean(self) -> NDArray[np.float32]:
+        """What is subtracted from pixels of 0 to 255, channel by channel."""
+        return np.asarray([mean / self.rescale for mean in self.mean], np.float32)
+
+    @property
+    def pixel_std(self) -> NDArray[np.float32]:
+        """What divides such pixels after that."""
+        return np.asarray([std / self.rescale for std in self.std], np.float32)
+
+    def pixels(self, picture: Image.Image) -> Pixels:
+        """Resize and crop a picture of mode `RGB`.
+
+        Only what the crop needs is computed, however long the picture is. The result is that
+        of resizing all of it and cropping, but for rounding between rows and columns.
+        """
+        height, width = self.size.height, self.size.width
+        across, down = self._resized(picture.width, picture.height)
+        left, top = self._offset(across - width), self._offset(down - height)
+        box = (
+            left * picture.width / across,
+            top * picture.height / down,
+            (left + width) * picture.width / across,
+            (top + height) * picture.height / down,
+        )
+        resized = picture.resize((width, height), _FILTERS[self.interpolation], box=box)
+        return np.asarray(resized)
+
+    def _resized(self, width: int, height: int) -> tuple[int, int]:
+        """Return width and height after resizing, before the crop."""
+        edge = self.shortest_edge
+        if edge is None:
+            return self.size.width, self.size.height
+        if width <= height:
+            return edge, int(edge * height / width)
+        return int(edge * width / height), edge
+
+    def _offset(self, spare: int) -> int:
+        return round(spare / 2) if self.crop_offset == "round" else spare // 2

@@ -1,0 +1,123 @@
+"""Wire types of `POST /v1/images/classifications`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
+
+CLASSIFICATIONS_PATH = "/v1/images/classifications"
+MAX_IMAGES = 64
+"""The most images of one call."""
+
+MAX_LABELS = 1024
+MAX_TOP_K = 100_000
+_MAX_DIGITS = 6
+
+
+def _listed(value: object) -> object:
+    """Read one as a list of one, and refuse more than may be before any is read."""
+    if isinstance(value, str | bytes):
+        return (value,)
+    if isinstance(value, list) and len(value) > MAX_IMAGES:
+        raise PydanticCustomError("too_many", f"must hold at most {MAX_IMAGES} images")
+    return value
+
+
+def _label_list(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _digits(value: object, info: ValidationInfo) -> object:
+    """Read a number from the text of a form's field; in JSON a number is a number."""
+    if info.mode == "python" and isinstance(value, str) and len(value) <= _MAX_DIGITS:
+        return int(value) if value.isascii() and value.isdigit() else value
+    return value
+
+
+Images = Annotated[
+    tuple[str | bytes, ...],
+    Field(
+        min_length=1,
+        fail_fast=True,
+        description="One image or a list: base64, or a `data:` URL; files in a form.",
+    ),
+    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+]
+Label = Annotated[str, Field(min_length=1)]
+Labels = Annotated[
+    tuple[Label, ...],
+    Field(
+        min_length=1,
+        max_length=MAX_LABELS,
+        fail_fast=True,
+        description="Only these labels are answered with; scores stay those over all labels.",
+    ),
+    BeforeValidator(_label_list, json_schema_input_type=str | list[str]),
+]
+TopK = Annotated[
+    int,
+    Field(strict=True, ge=1, le=MAX_TOP_K, description="The most classes to answer with (5)."),
+    BeforeValidator(_digits, json_schema_input_type=int),
+]
+
+
+class ClassificationRequest(BaseModel):
+    """Images whose classes are asked for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    model: Annotated[str, Field(min_length=1)]
+    image: Images
+    top_k: TopK | None = None
+    labels: Labels | None = None
+    user: str | None = None
+
+
+class ImageClass(BaseModel):
+    """One class: its label, its place among the model's outputs, and its score, 0 to 1."""
+
+    label: str
+    index: int
+    score: float
+
+
+class ImageError(BaseModel):
+    """Why one image of several has no classes."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ImageClasses(BaseModel):
+    """One image: its classes, best first; or, among several images, its error."""
+
+    index: int
+    classes: list[ImageClass] | None = None
+    error: ImageError | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> ImageClasses:
+        if (self.classes is None) == (self.error is None):
+            raise ValueError("an image has classes or an error")
+        return self
+
+
+class ClassificationUsage(BaseModel):
+    """What was computed: images that were classified, and pixels they had."""
+
+    images: int
+    pixels: int
+
+
+class ClassificationList(BaseModel):
+    """The answer: one entry for each image, in the order of the request."""
+
+    object: Literal["list"] = "list"
+    created: int
+    model: str
+    data: list[ImageClasses]
+    usage: ClassificationUsage
