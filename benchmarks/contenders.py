@@ -120,6 +120,7 @@ def ours(
         ],
         port=port,
         ready_path="/readyz",
+        ready_text="Ready at",
         env={"HEADPOND_HOME": str(HERE.parent)},
     )
     settings = "headpond up; " + ", ".join(f"{key}: {value}" for key, value in args.items())

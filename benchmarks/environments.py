@@ -129,3 +129,13 @@ TRANSFORMERS = Environment(
         "openai",
     ),
 )
+INFINITY = Environment(
+    name="infinity",
+    requirements=(
+        "infinity-emb[server,torch]==0.0.78",
+        "transformers<5",
+        "numpy<2",
+        "sentence-transformers<6",
+        "click<8.2",
+    ),
+)

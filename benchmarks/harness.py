@@ -26,7 +26,10 @@ TRIES = Path(__file__).parent.parent / ".bench/tries"
 
 @dataclass(kw_only=True)
 class Server:
-    """A server under test: a process tree on a loopback port."""
+    """A server under test: a process tree on a loopback port.
+
+    It is ready when its `ready_path` answers 200, and its log holds `ready_text`, if there is one.
+    """
 
     name: str
     command: Sequence[str]
@@ -34,11 +37,12 @@ class Server:
     ready_path: str
     env: Mapping[str, str] = field(default_factory=dict)
     start_s: float = 180.0
+    ready_text: str = ""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process and wait until its ready path answers 200."""
-        log = open(f"/tmp/bench-{self.name}.log", "wb")  # noqa: PTH123, S108, SIM115
+        log = open(self.log, "wb")  # noqa: PTH123, SIM115
         self.process = subprocess.Popen(
             self.command, env={**os.environ, **self.env}, stdout=log, stderr=log
         )
@@ -48,7 +52,14 @@ class Server:
                 raise RuntimeError(f"{self.name} did not start; see {log.name}")
             time.sleep(0.5)
 
+    @property
+    def log(self) -> str:
+        """Where its output goes."""
+        return f"/tmp/bench-{self.name}.log"  # noqa: S108
+
     def _ready(self) -> bool:
+        if self.ready_text not in Path(self.log).read_text(errors="replace"):
+            return False
         url = f"http://127.0.0.1:{self.port}{self.ready_path}"
         try:
             with urllib.request.urlopen(url, timeout=2) as answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -14,10 +15,12 @@ class Target:
     port: int
     path: str
     body: bytes
+    content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
 
     def request(self) -> bytes:
-        lines = [f"POST {self.path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json"]
+        lines = [f"POST {self.path} HTTP/1.1", "Host: 127.0.0.1"]
+        lines.append(f"Content-Type: {self.content_type}")
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
         lines.append(f"Content-Length: {len(self.body)}")
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + self.body
@@ -31,6 +34,7 @@ class Sample:
     total_s: float
     events: int
     status: int
+    body: bytes = b""
 
 
 class Connection:
@@ -42,8 +46,8 @@ class Connection:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def send(self) -> Sample:
-        """Send the request once and read the whole answer."""
+    async def send(self, payload: bytes | None = None) -> Sample:
+        """Send the target's request, or another one, and read the whole answer."""
         started = time.perf_counter()
         if self._writer is None or self._writer.is_closing():
             self._reader, self._writer = await asyncio.open_connection(
@@ -52,7 +56,7 @@ class Connection:
         reader = self._reader
         if reader is None:
             raise ConnectionError("not connected")
-        self._writer.write(self._payload)
+        self._writer.write(payload or self._payload)
         head = await reader.readuntil(b"\r\n\r\n")
         first = time.perf_counter() - started
         status = int(head.split(b" ", 2)[1])
@@ -66,7 +70,11 @@ class Connection:
             self.close()
         events = body.count(b"data:")
         return Sample(
-            first_s=first, total_s=time.perf_counter() - started, events=events, status=status
+            first_s=first,
+            total_s=time.perf_counter() - started,
+            events=events,
+            status=status,
+            body=body,
         )
 
     async def _chunks(self, reader: asyncio.StreamReader) -> bytes:
@@ -98,3 +106,18 @@ async def closed_loop(target: Target, *, clients: int, seconds: float) -> list[S
 
     await asyncio.gather(*(client() for _ in range(clients)))
     return samples
+
+
+async def send_all(targets: Sequence[Target], *, clients: int) -> list[Sample]:
+    """Send each request once, `clients` at a time; answers come in the order of the requests."""
+    samples: dict[int, Sample] = {}
+    waiting = iter(enumerate(targets))
+
+    async def client() -> None:
+        connection = Connection(targets[0])
+        for number, target in waiting:
+            samples[number] = await connection.send(target.request())
+        connection.close()
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return [samples[number] for number in range(len(targets))]

@@ -24,6 +24,8 @@ from headpond.testing.install import declare_workload
 ROOT = Path(__file__).parents[1]
 KEY, OTHER_KEY = "sk-test-one", "sk-test-two"
 MODEL = "smollm2-135m"
+FORMED = ("all-minilm-l6-v2", "minilm-maxsim", "efficientnet-lite0")
+"""Bundles of workloads that form batches; their names are their aliases."""
 START_TIMEOUT_S = 300
 
 
@@ -76,7 +78,13 @@ def serve_config(folder: Path, port: int) -> Path:
                 "deployments": [
                     {
                         "name": "Router",
-                        "user_config": {"aliases": {"echo": {"echo": 1}, MODEL: {"generation": 1}}},
+                        "user_config": {
+                            "aliases": {
+                                "echo": {"echo": 1},
+                                MODEL: {"generation": 1},
+                                **{alias: {alias: 1} for alias in FORMED},
+                            }
+                        },
                     }
                 ],
             },
@@ -87,6 +95,10 @@ def serve_config(folder: Path, port: int) -> Path:
                 bundle=str(ROOT / "bundles/smollm2-135m-instruct"),
                 threads=2,
                 state_bytes="128MiB",
+            ),
+            *(
+                model(alias, alias, bundle=str(ROOT / "bundles" / alias), threads=2)
+                for alias in FORMED
             ),
         ],
     }
@@ -125,15 +137,10 @@ def running_platform(folder: Path) -> Iterator[Platform]:
 
 
 def wait_ready(platform: Platform, process: subprocess.Popen[bytes]) -> None:
-    """Wait until `/readyz` says so, and fail with the log when it never does."""
+    """Wait until the command says that all is ready, and fail with its log when it does not."""
     until = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < until:
-        if process.poll() is not None:
-            break
-        try:
-            if httpx2.get(f"{platform.base_url}/readyz", timeout=5).status_code == 200:
-                return
-        except httpx2.HTTPError:
-            pass
-        time.sleep(0.5)
+    while time.monotonic() < until and process.poll() is None:
+        if "Ready at" in platform.log.read_text():
+            return
+        time.sleep(0.2)
     pytest.fail(f"the platform did not start:\n{platform.log.read_text()[-4000:]}")

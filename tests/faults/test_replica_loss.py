@@ -72,9 +72,10 @@ async def test_a_dropped_stream_is_released(platform: Platform, door: str) -> No
         async with client.stream(
             "POST", f"{base}/v1/echo", json={**LONG, "chunks": 4000}, headers=AUTH
         ) as answer:
-            first = await anext(answer.aiter_bytes())
+            chunks = answer.aiter_bytes()  # dropped, it would close the stream
+            first = await anext(chunks)
             assert answer.status_code == 200, first
-            assert await running(client, platform) == 1
+            assert await running(client, platform) == 1, first
         async with asyncio.timeout(2):
             while await running(client, platform):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)

@@ -1,0 +1,172 @@
+"""Image classification beside LitServe: the same weights and photos, over HTTP, as forms.
+
+Photos of 640x480 and of 8 megapixels come from scikit-image's, cut and scaled. LitServe runs
+the same network as TorchScript, in two workers of one thread, with Pillow and torchvision.
+
+    make bench SUBJECT=vision
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from formed import HERE, Contender, Run, Scenario, document, headpond, rounds, started
+from harness import Server, machine, versions, write_results
+from load import Target
+
+BUNDLE = "bundles/efficientnet-lite0"
+BOUNDARY = "headpond-benchmark"
+NAME = "efficientnet-lite0"
+
+
+def photos(size: tuple[int, int], count: int) -> list[bytes]:
+    """Return photos of a size as JPEG, each another part of a real one."""
+    from PIL import Image  # noqa: PLC0415 - only where photos are made
+    from skimage import data  # noqa: PLC0415
+
+    sources = [Image.fromarray(each()) for each in (data.coffee, data.astronaut, data.chelsea)]
+    found = []
+    for at in range(count):
+        source = sources[at % len(sources)]
+        width, height = source.size
+        inset = 4 * (at // len(sources))
+        part = source.crop((inset, inset, width - inset, height - inset)).resize(size)
+        file = io.BytesIO()
+        part.save(file, "JPEG", quality=88)
+        found.append(file.getvalue())
+    return found
+
+
+def _target(port: int, path: str):  # type: ignore[no-untyped-def]
+    def target(item: object) -> Target:
+        fields = {"model": NAME, "top_k": "5"}
+        parts = [
+            f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+            for name, value in fields.items()
+        ]
+        head = (
+            f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="image"; filename="a.jpg"\r\n'
+            "Content-Type: image/jpeg\r\n\r\n"
+        )
+        image = item if isinstance(item, bytes) else b""
+        body = "".join(parts).encode() + head.encode() + image + f"\r\n--{BOUNDARY}--\r\n".encode()
+        content_type = f"multipart/form-data; boundary={BOUNDARY}"
+        return Target(port=port, path=path, body=body, content_type=content_type)
+
+    return target
+
+
+def ours_best(body: bytes) -> object:
+    """Return the indices of the five best classes."""
+    return [each["index"] for each in json.loads(body)["data"][0]["classes"]]
+
+
+def theirs_best(body: bytes) -> object:
+    """Return the indices of the five best classes."""
+    return json.loads(body)["classes"]
+
+
+def write_script(path: Path) -> None:
+    """Write the network of the bundle as TorchScript."""
+    import torch  # noqa: PLC0415 - only where the script is made
+
+    from headpond.bundle.store import default_cache, open_bundle  # noqa: PLC0415
+    from headpond_workloads.vision.engine.networks import load_network  # noqa: PLC0415
+    from headpond_workloads.vision.engine.options import options_of  # noqa: PLC0415
+
+    bundle = open_bundle(HERE.parent / BUNDLE)
+    checkpoint = options_of(bundle.manifest).checkpoint
+    network = load_network(bundle, bundle.manifest.model["labels"], checkpoint, default_cache())
+    with torch.inference_mode():
+        torch.jit.freeze(torch.jit.trace(network, torch.zeros(1, 3, 224, 224))).save(str(path))
+
+
+def contenders(folder: Path, peers: Sequence[str]) -> list[Contender]:
+    server = headpond(8320, {NAME: {"bundle": BUNDLE}}, folder)
+    found = [
+        Contender(
+            name="headpond",
+            server=server,
+            target=_target(8320, f"/models/{NAME}/v1/images/classifications"),
+            read=ours_best,
+            ours=True,
+            settings=f"headpond up; threads: 2, bundle: {BUNDLE}",
+        )
+    ]
+    if "litserve" in peers:
+        script = folder / "network.pt"
+        write_script(script)
+        command = [sys.executable, str(HERE / "peers/litserve_vision.py"), "8321", str(script)]
+        found.append(
+            Contender(
+                name="litserve",
+                server=Server(
+                    name="litserve-vision", command=command, port=8321, ready_path="/readyz"
+                ),
+                target=_target(8321, "/predict"),
+                read=theirs_best,
+                settings="two workers, one thread each, max_batch_size 8, no timeout",
+            )
+        )
+    return found
+
+
+def scenarios(size: int) -> list[Scenario]:
+    small, large = photos((640, 480), 12), photos((3264, 2448), 6)
+    return [
+        Scenario(name="640x480, 16 clients", items=(small * size)[:size], clients=16),
+        Scenario(name="640x480, one client", items=(small * size)[: size // 4], clients=1),
+        Scenario(name="8 megapixels, 16 clients", items=(large * size)[: size // 4], clients=16),
+        Scenario(name="8 megapixels, one client", items=(large * size)[: size // 8], clients=1),
+    ]
+
+
+def quality(run: Run, reference: str) -> Mapping[str, str]:
+    """Say how often the best class is the reference's."""
+    same: dict[str, list[bool]] = {}
+    for answers in run.answers.values():
+        for name, found in answers.items():
+            pairs = zip(found, answers.get(reference, ()), strict=False)
+            same.setdefault(name, []).extend(mine[0] == theirs[0] for mine, theirs in pairs)  # type: ignore[index]
+    return {
+        name: f"best class equals {reference}'s for {sum(each)} of {len(each)}"
+        for name, each in same.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", type=int, default=320, help="photos of a scenario")
+    parser.add_argument("--peers", default="litserve")
+    parser.add_argument("--subject", default="vision", help="name of the results file")
+    options = parser.parse_args()
+    before = machine()
+    peers = [name for name in options.peers.split(",") if name]
+    run = Run()
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = contenders(Path(folder), peers)
+        with started(chosen, run) as up:
+            rounds(up, scenarios(options.size), options.rounds, run)
+    path = write_results(
+        options.subject,
+        document(
+            run,
+            chosen,
+            before=before,
+            rounds=options.rounds,
+            versions=versions("torch", "torchvision", "onnxruntime", "pillow", "ray", "litserve"),
+            quality=quality(run, "litserve" if peers else "headpond"),
+        ),
+    )
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
