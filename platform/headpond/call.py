@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from headpond.errors import HeadpondError
+from headpond.sink import Placement
 from headpond.units import Work
 
 
@@ -37,6 +38,7 @@ class Call:
         deadline_s: Seconds left for the whole call when it was sent on.
         stream: Whether events are wanted as they come, or only at the end.
         trace: W3C `traceparent`, or None.
+        store: Where its outputs go before it is done; None for only back to the caller.
     """
 
     request_id: str
@@ -48,6 +50,7 @@ class Call:
     deadline_s: float
     stream: bool = False
     trace: str | None = None
+    store: Placement | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

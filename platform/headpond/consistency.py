@@ -66,8 +66,9 @@ def _name_problems(record: WorkloadRecord) -> Iterable[str]:
     ):
         for name in _repeated(names):
             yield f"{what} {name!r} is declared twice; keep one"
-    if ":" not in record.engine:
-        yield f"engine {record.engine!r} must read 'module:function'"
+    for role, named in (("engine", record.engine), ("exporter", record.exporter)):
+        if named is not None and ":" not in named:
+            yield f"{role} {named!r} must read 'module:function'"
 
 
 def _work_problems(record: WorkloadRecord) -> Iterable[str]:

@@ -32,9 +32,11 @@ from headpond.lane import LaneAddress
 from headpond.planner import plan_memory
 from headpond.registry import workload
 from headpond.scheduling.loop import DEFAULT_SLOTS, loop_for
+from headpond.scheduling.write_through import WriteThrough
 from headpond.serve_edge import behind_serve
 from headpond.serve_handle import MODEL_DEPLOYMENT
 from headpond.settings import Settings
+from headpond.sink import SinkSettings
 from headpond.telemetry.logs import CallLog, configure_logging
 from headpond.telemetry.metrics import Metrics
 from headpond.telemetry.report import CallReport
@@ -70,6 +72,7 @@ class ModelArgs(BaseModel):
         threads: Compute threads of the engine, and CPUs reserved for each replica.
         stuck_after_s: A step that runs longer makes the replica unhealthy.
         drain_s: How long a replica that is stopped may finish what it runs.
+        sink: The vector store that callers may have their vectors written to.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -84,6 +87,7 @@ class ModelArgs(BaseModel):
     threads: int = Field(default=1, ge=1)
     stuck_after_s: float = Field(default=60.0, gt=0)
     drain_s: float = Field(default=30.0, ge=0)
+    sink: SinkSettings | None = None
 
     def engine_settings(self) -> EngineSettings:
         """Return the part an engine needs to know."""
@@ -193,6 +197,7 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
         tenant_weights=settings.tenant_weights,
         limits=manifest.limits,
         planners=args.threads,
+        writes=None if args.sink is None else WriteThrough.open(args.sink, record),
     )
     metrics.watch(loop.snapshot, engine.tallies)
     return LocalBackend(

@@ -16,6 +16,7 @@ from headpond.call import Done, Failed, Output
 from headpond.engine import Json
 from headpond.errors import HeadpondError
 from headpond.form import is_form, read_form
+from headpond.sink import Placement
 from headpond.units import Work
 
 Wire = TypeVar("Wire", bound=BaseModel)
@@ -32,11 +33,13 @@ class Ask:
             for the one model that is served here.
         items: The workload's own request objects.
         stream: Whether the caller wants events as they come.
+        store: Where the outputs go before the call is done; None for only to the caller.
     """
 
     model: str | None
     items: tuple[object, ...]
     stream: bool = False
+    store: Placement | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -92,6 +92,15 @@ class Progress(Generic[Payload_co]):
     error: HeadpondError | None = None
 
 
+def may_wait(item: object) -> bool:
+    """Say whether planning an item may wait for something else than this process's CPU.
+
+    An item of which that is true says so by a property `may_wait`; it is then planned where
+    it holds up nobody.
+    """
+    return getattr(item, "may_wait", False) is True
+
+
 class Planning(Protocol[Item_contra, Prepared]):
     """The part of an engine that needs no device; both kinds have it."""
 

@@ -17,6 +17,7 @@ HeadpondError
 ├── EngineFailed                500  the engine raised or produced NaN for this request
 ├── WorkerLost                  502  the replica died while it held the request
 └── Overloaded                  503  our limit: try again after `retry_after_s`
+    ├── StoreUnavailable        503  not all is in the vector store: a retry is safe
     └── NotReady                503  the bundle is loading, or its engine is stuck
 
 The class docstring's first line is the default message.
@@ -210,6 +211,12 @@ class Overloaded(HeadpondError):
     status = 503
     code = "overloaded"
     retryable = True
+
+
+class StoreUnavailable(Overloaded):
+    """The vector store did not take the vectors; sending the call again is safe."""
+
+    code = "store_unavailable"
 
 
 class NotReady(Overloaded):

@@ -32,6 +32,8 @@ RAY_ENV: Mapping[str, str] = {
     "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",
     # One HAProxy thread per core of a small machine; more only spin.
     "RAY_SERVE_HAPROXY_NBTHREAD": "1",
+    # Routed calls and answers as large as direct ones; by default gRPC stops at 4 MiB.
+    "RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**30),
     # No phoning home, no log flood of the driver.
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "1",

@@ -7,7 +7,7 @@ is imported, with one message that lists everything to fix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -207,6 +207,9 @@ class WorkloadRecord:
         engine: `module:function` that loads the engine; imported by replicas only.
         tallies: What its engine counts besides, for the metrics.
         metric_aliases: Names under which dashboards of the field know our measures.
+        exporter: `module:function` that writes a bundle as ONNX; imported to export only. See
+            `headpond.bundle.exporting.Exporter`.
+        vector: Makes a vector of an output, where outputs can go to a vector store.
     """
 
     name: str
@@ -226,6 +229,8 @@ class WorkloadRecord:
     engine: str
     tallies: tuple[Tally, ...] = ()
     metric_aliases: tuple[MetricAlias, ...] = ()
+    exporter: str | None = None
+    vector: Callable[[object], Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
         """Check the declaration against itself.

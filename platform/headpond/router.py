@@ -13,6 +13,7 @@ from ray.serve import Application, Deployment
 from headpond.bundle.alias import AliasTable
 from headpond.deployment import MAX_ONGOING, resolved
 from headpond.http.app import build_app
+from headpond.http.stray import with_strays
 from headpond.registry import workloads
 from headpond.routing import RoutedBackend
 from headpond.serve_edge import behind_serve
@@ -65,7 +66,7 @@ class Router:
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the app of every workload that is installed."""
         app = build_app(list(workloads().values()), self._backend, self._settings)
-        return behind_serve(app)
+        return behind_serve(with_strays(app, self._backend.knows))
 
 
 def build(args: Mapping[str, object] | RouterArgs) -> Application:

@@ -96,6 +96,10 @@ class RoutedBackend:
                     raise
         raise WorkerLost
 
+    def knows(self, alias: str) -> bool:
+        """Say whether there is such an alias."""
+        return alias in self._aliases.targets()
+
     def only_model(self, workload: str) -> str | None:
         """Return the one alias whose application has said that it serves the workload."""
         aliases = self._aliases.targets()

@@ -21,6 +21,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "spelling-1.0.dist-info" / "METADATA").write_text("Name: spelling\nVersion: 1.0\n")
     (site / "spelling-1.0.dist-info" / "entry_points.txt").write_text(
         "[headpond.workloads]\nspelling = spelling_workload:record\n"
+        "mumbling = spelling_workload:mumbling\n"
     )
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "spelling"))
     monkeypatch.syspath_prepend(str(site))
@@ -157,6 +158,74 @@ def test_verify_reports_a_workload_that_is_not_installed() -> None:
     edit(root, workload="cooking")
     report = json.loads(headpond("bundle", "verify", str(root), "--json", code=1).stdout)
     assert [check["name"] for check in report["checks"] if not check["ok"]] == ["record"]
+
+
+def test_export_writes_a_bundle_that_expects_what_the_source_does() -> None:
+    root = locked()
+    source = yaml.safe_load((root / "bundle.yaml").read_text())
+    result = headpond("bundle", "export", str(root), "bundles/other")
+    assert sorted(each.name for each in Path("bundles").iterdir()) == ["other", "tiny"]
+    target = Path("bundles/other")
+    document = yaml.safe_load((target / "bundle.yaml").read_text())
+    assert document["fixtures"] == source["fixtures"]
+    assert document["name"] == "tiny-onnx"
+    assert result.stdout.startswith("tiny-onnx@0.1.0+")
+    assert [artifact["source"] for artifact in document["artifacts"]] == [
+        "file:template.txt",
+        "file:onnx/alphabet.json",
+    ]
+    assert document["summary"].startswith("tiny@0.1.0+")
+    assert headpond("bundle", "show", str(target), "--json").stdout.count(result.stdout.strip())
+    assert "BROKEN" not in headpond("bundle", "verify", str(target)).stdout
+
+
+def test_export_in_fewer_bits_needs_a_wider_tolerance_which_it_states() -> None:
+    root = locked()
+    arguments = ["bundle", "export", str(root), "bundles/int8", "--quantize", "int8"]
+    error = headpond(*arguments, code=1).stderr
+    assert "fixture 'hello': shares differs at [0]: expected" in error
+    assert [each.name for each in Path("bundles").iterdir()] == ["tiny"]
+    headpond(*arguments, "--tolerance", "0.06")
+    document = yaml.safe_load(Path("bundles/int8/bundle.yaml").read_text())
+    assert document["name"] == "tiny-onnx-int8"
+    assert [fixture["tolerance"] for fixture in document["fixtures"]] == [0.06]
+    assert "BROKEN" not in headpond("bundle", "verify", "bundles/int8").stdout
+
+
+@pytest.mark.parametrize(
+    ("fields", "arguments", "says"),
+    [
+        ({"workload": "mumbling"}, ["bundles/new"], "of mumbling can't be exported (workload)"),
+        ({"fixtures": []}, ["bundles/new"], "no fixture"),
+        ({}, ["bundles/tiny"], "'bundles/tiny' is there already"),
+        ({}, ["nowhere/new"], "there is no folder 'nowhere'"),
+        ({}, ["bundles/" + "x" * 300], "can't be written: File name too long"),
+        ({"name": "t" * 64}, ["bundles/new"], "is no name"),
+    ],
+    ids=["workload", "fixtures", "target", "parent", "write", "name"],
+)
+def test_export_refuses_in_one_line_and_leaves_nothing(
+    fields: dict[str, Any], arguments: list[str], says: str
+) -> None:
+    root = locked()
+    edit(root, **fields)
+    before = sorted(Path("bundles").rglob("*"))
+    error = headpond("bundle", "export", str(root), *arguments, code=1).stderr
+    assert says in error
+    assert "Traceback" not in error
+    assert sorted(Path("bundles").rglob("*")) == before
+
+
+def test_export_does_not_mix_its_files_with_the_bundles_own() -> None:
+    root = new()
+    (root / "onnx").mkdir()
+    (root / "template.txt").rename(root / "onnx" / "template.txt")
+    sources = {"template": "file:./onnx/template.txt", "alphabet": "file:a.json"}
+    artifacts = [{"name": name, "source": source} for name, source in sources.items()]
+    edit(root, artifacts=artifacts, fixtures=[{"name": "hello", "given": {"text": "hello"}}])
+    headpond("bundle", "lock", str(root))
+    error = headpond("bundle", "export", str(root), "bundles/other", code=1).stderr
+    assert "lies where the export goes (artifacts.template.source)" in error
 
 
 @pytest.mark.parametrize("command", ["lock", "verify", "show"])

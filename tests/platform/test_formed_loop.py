@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from headpond.call import Call, Ended, Event, Output
+from headpond.engine import Plan
 from headpond.errors import DeadlineExceeded, InvalidRequest, NotReady, WorkerLost
 from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.loop import Loop, loop_for
@@ -39,6 +41,22 @@ class Gate:
             self.running -= 1
 
 
+class ThreadsEngine(MeasuringEngine):
+    """Remembers the threads that plans ran on, and takes its time for them."""
+
+    def __init__(self, lanes: int, on_run: Callable[[], None]) -> None:
+        super().__init__(lanes=lanes, on_run=on_run)
+        self.threads: set[str] = set()
+        self.plan_s = 0.0
+
+    def plan(self, item: MeasuringItem, namespace: str) -> Plan[MeasuringItem]:
+        self.threads.add(threading.current_thread().name.partition("_")[0])
+        until = time.thread_time() + self.plan_s
+        while time.thread_time() < until:
+            pass
+        return super().plan(item, namespace)
+
+
 class Served:
     """A loop, its engine's gate, and every report."""
 
@@ -46,7 +64,7 @@ class Served:
         self, *, lanes: int = 2, batches: int = 10_000, stuck_after_s: float = 5.0
     ) -> None:
         self.gate = Gate(batches)
-        self.engine = MeasuringEngine(lanes=lanes, on_run=self.gate)
+        self.engine = ThreadsEngine(lanes, self.gate)
         self.reports: list[CallReport] = []
         self.loop: Loop = loop_for(
             RECORD,
@@ -197,3 +215,16 @@ async def test_what_is_not_done_when_draining_ends_is_lost() -> None:
                 outcomes.append(["lost"])
         assert ["lost"] in outcomes
         assert served.loop.snapshot().state_held_bytes == 0
+
+
+async def test_cheap_plans_run_here_and_costly_ones_in_a_thread() -> None:
+    async with serving() as served:
+        for _ in range(300):
+            await read(await served.submit("abc"))
+        assert served.engine.threads == {"MainThread", "headpond-plan"}
+        served.engine.plan_s = 0.002
+        await read(await served.submit("abc"))
+        served.engine.threads.clear()
+        for _ in range(5):
+            await read(await served.submit("abc"))
+        assert served.engine.threads == {"headpond-plan"}

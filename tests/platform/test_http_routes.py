@@ -25,6 +25,7 @@ from headpond.dialect import (
 from headpond.errors import DeclarationError, HeadpondError, InvalidRequest
 from headpond.form import read_form
 from headpond.http.app import build_app
+from headpond.http.stray import with_strays
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
 from headpond.testing.formed import MeasuringItem, measuring_record
@@ -184,10 +185,21 @@ async def test_the_model_in_the_path_chooses_the_workload(
     assert answer.headers["x-seen"] == "1"
     await client.get("/show/m/thing")
     assert [call.workload for call in backend.calls] == ["other", "measuring"]
+    backend.cards = (*backend.cards, card("x", "neither"))
+    wrong = await client.get("/show/x/thing")
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "model")
     literal = await client.get("/show/{model}/{what}")
     assert literal.json()["error"]["code"] == "model_not_found"
     missing = await client.get("/show/nobody/thing")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
+
+
+async def test_compressed_bodies_are_refused_by_name(client: httpx2.AsyncClient) -> None:
+    answer = await client.post("/pictures", content=b"x", headers={"content-encoding": "gzip"})
+    assert (answer.status_code, answer.json()["oops"]) == (
+        422,
+        "Compressed bodies are not taken; send it plain.",
+    )
 
 
 async def test_an_answer_on_a_path_with_parameters_has_one_identifier_and_counts_once(
@@ -249,3 +261,22 @@ async def test_the_document_describes_them(client: httpx2.AsyncClient) -> None:
 
 def test_incoming_has_no_body_by_default() -> None:
     assert Incoming() == Incoming(body=b"", content_type="", path={}, headers={})
+
+
+async def test_what_was_meant_for_a_replica_is_served_by_the_router(
+    backend: ScriptedBackend,
+) -> None:
+    app = with_strays(build_app(records(), backend, Settings()), {"m", "o"}.__contains__)
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        named = await client.post("/models/m/pictures", json={"picture": "a", "model": "m"})
+        unnamed = await client.get("/models/o/info")
+        shown = await client.get("/models/o/show/o/thing")
+        unknown = await client.get("/models/nobody/info")
+        bare = await client.get("/models/o")
+    assert named.json()[0] == "m"
+    assert shown.status_code == 200
+    asked = [(call.model, call.workload) for call in backend.calls]
+    assert asked == [("m", "measuring"), ("o", "other"), ("o", "other")]
+    assert unnamed.status_code == 200
+    assert (unknown.status_code, bare.status_code) == (404, 404)

@@ -33,6 +33,14 @@ from headpond.testing.echo_dialect import EchoItem
 from headpond.units import Work
 
 
+class WaitingItem(EchoItem):
+    """Waits when it is planned, if that is what it says."""
+
+    @property
+    def may_wait(self) -> bool:
+        return self.text == "wait"
+
+
 class GatedEngine(EchoEngine):
     """Echoes, but waits before each step until it may go on."""
 
@@ -45,12 +53,16 @@ class GatedEngine(EchoEngine):
         self.threads: set[str] = set()
         self.on_step: Callable[[], None] = lambda: None
         self.plan_s = 0.0
+        self.may_plan = threading.Event()
+        self.may_plan.set()
 
     def plan(self, item: EchoItem, namespace: str) -> Plan[EchoItem]:
         self.threads.add(threading.current_thread().name)
         until = time.thread_time() + self.plan_s
         while time.thread_time() < until:
             pass
+        if item.text == "wait":
+            self.may_plan.wait()
         if item.text == "refuse":
             raise InvalidRequest("no", param="text")
         if item.text == "break":
@@ -103,7 +115,7 @@ class Served:
                 tenant="t",
                 workload="echo",
                 model="echo",
-                items=(EchoItem(text=text, chunks=chunks),),
+                items=(WaitingItem(text=text, chunks=chunks),),
                 deadline_s=deadline_s,
                 stream=stream,
             )
@@ -126,6 +138,7 @@ async def serving(
     try:
         yield served
     finally:
+        served.engine.may_plan.set()
         served.engine.may_step.release(10_000)
         await served.loop.stop(5.0)
         await served.until(lambda: not served.loop.snapshot().alive)
@@ -380,17 +393,26 @@ async def test_an_observer_that_raises_spoils_no_answer() -> None:
     assert failures
 
 
-async def test_cheap_plans_run_here_and_costly_ones_in_a_thread_never_the_engines() -> None:
+async def test_plans_that_may_wait_hold_up_nobody() -> None:
     async with serving() as served:
+        served.engine.may_plan.clear()
+        waiting = [asyncio.create_task(served.submit("wait")) for _ in range(planner.WAITING_MOST)]
         for _ in range(300):
-            await read(await served.submit())
-        assert served.engine.threads == {"MainThread", "headpond-plan_0"}
-        served.engine.plan_s = 0.002
-        await read(await served.submit())
-        served.engine.threads.clear()
-        for _ in range(5):
-            await read(await served.submit())
-        assert served.engine.threads == {"headpond-plan_0"}
+            assert text_of(await read(await served.submit("plain"))) == "plain"
+        assert not any(task.done() for task in waiting)
+        assert served.engine.threads >= {"MainThread", "headpond-plan_0", "headpond-wait_0"}
+        served.engine.may_plan.set()
+        for answer in await asyncio.gather(*waiting):
+            assert text_of(await read(answer)) == "wait"
+
+
+async def test_a_plan_that_waits_keeps_no_caller_beyond_its_deadline() -> None:
+    async with serving() as served:
+        served.engine.may_plan.clear()
+        with pytest.raises(DeadlineExceeded):
+            await served.submit("wait", deadline_s=0.02)
+        assert [report.outcome for report in served.reports] == ["deadline_exceeded"]
+        served.engine.may_plan.set()
 
 
 async def test_the_line_for_planning_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

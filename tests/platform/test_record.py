@@ -67,6 +67,7 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
     "contract twice": ({"contracts": GOOD.contracts * 2}, "contract 'outputs' is declared twice"),
     "route twice": ({"routes": echo.routes * 2}, "route 'POST /v1/echo' is declared twice"),
     "engine": ({"engine": "headpond.engine.load"}, "must read 'module:function'"),
+    "exporter": ({"exporter": "headpond.export"}, "exporter 'headpond.export' must read"),
     "unit nobody produces": ({"cost": lazy_cost}, "unit 'written' is produced by nobody"),
     "unit nobody declares": ({"cost": eager_cost}, "cost produces 'erased'"),
     "cost of an unknown dimension": ({"cost": lost_cost}, "cost reads dimension 'pages'"),

@@ -49,7 +49,8 @@ def start_engine(record: WorkloadRecord, bundle: Bundle, settings: EngineSetting
             f"{record.name} runs on {', '.join(record.fit.devices)}, not on {settings.device!r}",
             param="device",
         )
-    return _loader(record)(bundle, settings)
+    load = cast("Loader", named_function(record, "engine", record.engine))
+    return load(bundle, settings)
 
 
 def bind(record: WorkloadRecord, manifest: Manifest) -> StateModel:
@@ -106,15 +107,25 @@ def check_tallies(record: WorkloadRecord, counted: Mapping[str, int]) -> None:
             raise DeclarationError(f"the engine of {record.name} does not count {tally.name!r}")
 
 
-def _loader(record: WorkloadRecord) -> Loader:
-    module, _, function = record.engine.partition(":")
+def named_function(record: WorkloadRecord, role: str, reference: str) -> object:
+    """Import what a record names as `module:function`.
+
+    Args:
+        record: Whose it is.
+        role: What it is for the record, e.g. `engine`.
+        reference: How the record names it.
+
+    Raises:
+        DeclarationError: There is none of that name, or a library that it needs is missing.
+    """
+    module, _, function = reference.partition(":")
     try:
-        loader = getattr(import_module(module), function)
+        found: object = getattr(import_module(module), function)
     except ImportError as error:
         raise DeclarationError(
-            f"the engine of {record.name} cannot be imported: {error.name or record.engine} is "
+            f"the {role} of {record.name} cannot be imported: {error.name or reference} is "
             "missing; install headpond[serve]"
         ) from error
     except AttributeError:
-        raise DeclarationError(f"engine {record.engine!r} names nothing that exists") from None
-    return cast("Loader", loader)
+        raise DeclarationError(f"{role} {reference!r} names nothing that exists") from None
+    return found

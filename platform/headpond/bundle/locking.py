@@ -41,13 +41,24 @@ def lock_engine(record: WorkloadRecord, bundle: Bundle, settings: EngineSettings
         FixtureFailed: A fixture came out differently the second time.
     """
     engine = start_engine(record, bundle, settings)
-    manifest = bundle.manifest.model_copy(update={"model": _symbols(record, engine)})
-    bind(record, manifest)
+    manifest = fill_model(record, bundle.manifest, engine)
     expected = tuple(_expect(record, fixture, engine) for fixture in manifest.fixtures)
     manifest = Manifest.parse(manifest.model_copy(update={"fixtures": expected}).model_dump())
     if manifest.fixtures:
         check_fixtures(record, manifest, engine.observe)
     return manifest
+
+
+def fill_model(record: WorkloadRecord, manifest: Manifest, engine: Engine) -> Manifest:
+    """Return a manifest whose model section says what was loaded.
+
+    Raises:
+        BundleError: It does not bind to the record.
+    """
+    symbols = {name: engine.symbols[name] for name in record.symbols if name in engine.symbols}
+    filled = manifest.model_copy(update={"model": symbols})
+    bind(record, filled)
+    return filled
 
 
 def write_lock(location: str | os.PathLike[str], manifest: Manifest) -> Manifest:
@@ -83,10 +94,6 @@ def write_draft(folder: Path, document: object) -> Path:
     except FileExistsError:
         raise BundleError(f"{folder.name!r} has a bundle.yaml already") from None
     return path
-
-
-def _symbols(record: WorkloadRecord, engine: Engine) -> dict[str, int]:
-    return {name: engine.symbols[name] for name in record.symbols if name in engine.symbols}
 
 
 def _expect(record: WorkloadRecord, fixture: Fixture, engine: Engine) -> Fixture:

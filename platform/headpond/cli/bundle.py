@@ -1,4 +1,4 @@
-"""`headpond bundle`: write, lock, verify and show bundles.
+"""`headpond bundle`: write, lock, verify, export and show bundles.
 
 Exit codes: 0 it is as it should be, 1 the bundle breaks its contract, 2 wrong usage.
 """
@@ -17,17 +17,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from headpond.bundle.document import read_manifest
+from headpond.bundle.exporting import Export, Quantization, export_bundle
 from headpond.bundle.loading import bind
 from headpond.bundle.locking import lock_engine, lock_files, write_draft, write_lock
 from headpond.bundle.manifest import Manifest
-from headpond.bundle.store import Store, default_cache
+from headpond.bundle.store import Store, default_cache, open_bundle
 from headpond.bundle.verifying import Check, Verification
 from headpond.cli.console import people, refusals
 from headpond.engine import EngineSettings
 from headpond.planner import plan_memory
 from headpond.registry import workload as find_record
 
-app = typer.Typer(no_args_is_help=True, help="Write, lock, verify and show bundles.")
+app = typer.Typer(no_args_is_help=True, help="Write, lock, verify, export and show bundles.")
 
 _FIXTURE_STATE_BYTES = 512 * 2**20
 """Room for the fixtures, which are short, and come one at a time."""
@@ -102,6 +103,32 @@ def verify(
         listed = [asdict(check) | {"ok": check.problem is None} for check in checks]
         typer.echo(json.dumps({"ok": good, "checks": listed}, ensure_ascii=False))
     raise typer.Exit(0 if good else 1)
+
+
+@app.command()
+def export(
+    location: Location,
+    target: Annotated[Path, typer.Argument(help="The new bundle's folder; not there yet.")],
+    quantize: Annotated[Quantization | None, typer.Option(help="Compute in fewer bits.")] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Of every fixture; its own if not said.", min=0.0)
+    ] = None,
+    device: Device = "cpu",
+    threads: Threads = 1,
+) -> None:
+    """Write a bundle as ONNX, if that does what the bundle's fixtures say."""
+    with refusals():
+        bundle = open_bundle(location)
+        manifest = export_bundle(
+            find_record(bundle.manifest.workload),
+            bundle,
+            target,
+            Export(quantization=quantize, tolerance=tolerance),
+            store=Store(default_cache()),
+            settings=_settings(device, threads),
+        )
+    people.print(f"Wrote {escape(str(target))}: {len(manifest.fixtures)} fixtures came out.")
+    typer.echo(manifest.ref)
 
 
 @app.command()

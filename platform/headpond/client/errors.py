@@ -33,6 +33,7 @@ from headpond.errors import (
     RateLimited,
     Received,
     RequestCancelled,
+    StoreUnavailable,
     UnsupportedParameter,
     WorkerLost,
 )
@@ -76,6 +77,7 @@ _WITH_CODE: tuple[type[HeadpondError], ...] = (
     PermissionDenied,
     RateLimited,
     RequestCancelled,
+    StoreUnavailable,
     UnsupportedParameter,
     WorkerLost,
 )

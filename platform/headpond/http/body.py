@@ -20,10 +20,14 @@ async def read_body(receive: Receive, headers: Headers, limit_bytes: int) -> byt
 
     Raises:
         PayloadTooLarge: It is longer than `limit_bytes`, or says so.
-        InvalidRequest: It is empty.
+        InvalidRequest: It is empty, or compressed.
         DeadlineExceeded: Nothing more of it came for half a minute.
         CallerGone: The caller went away while sending it.
     """
+    if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"", b"identity"):
+        raise InvalidRequest(
+            "Compressed bodies are not taken; send it plain.", param="content-encoding"
+        )
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and (len(declared) > _MAX_DIGITS or int(declared) > limit_bytes):
         raise _too_large(limit_bytes)

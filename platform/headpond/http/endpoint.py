@@ -25,6 +25,7 @@ from headpond.http.errors import invalid_request
 from headpond.http.headers import Asked, Headers, request_id
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import CallerGone, Reply
+from headpond.http.stray import SERVED
 from headpond.http.turn import Turn
 from headpond.http.watch import Watch
 from headpond.record import WorkloadRecord
@@ -90,6 +91,17 @@ class Endpoint:
         finally:
             self._metrics.count(self._route.path, reply.status)
 
+    async def refuse(self, scope: Scope, send: Send, error: HeadpondError) -> None:
+        """Answer one request with an error in the route's own form, if the caller has a key."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        reply = Reply(send, request_id(headers), self._route.fail)
+        try:
+            self._keyring.authenticate(headers)
+        except HeadpondError as refusal:
+            error = refusal
+        await reply.fail(error)
+        self._metrics.count(self._route.path, reply.status)
+
     async def _serve(
         self,
         headers: Headers,
@@ -107,7 +119,8 @@ class Endpoint:
                 body = await self._body(headers, receive)
                 exchange, ask = self._read(_incoming(body, headers, path), caller)
                 left_s = asked.limit_s - (perf_counter() - began_s)
-                call = self._call(ask, caller, asked, reply.request_id, left_s)
+                model = self._model(ask, caller, path.get(SERVED))
+                call = self._call(ask, caller, model, asked, reply.request_id, left_s)
                 await self._answer(call, exchange, receive, reply, began_s)
         except TimeoutError:
             if limit.expired():
@@ -130,24 +143,33 @@ class Endpoint:
             raise UnsupportedParameter(f"{self._route.path} does not stream.", param="stream")
         return exchange, ask
 
-    def _call(self, ask: Ask, caller: Caller, asked: Asked, identifier: str, left_s: float) -> Call:
+    def _call(
+        self,
+        ask: Ask,
+        caller: Caller,
+        model: str,
+        asked: Asked,
+        identifier: str,
+        left_s: float,
+    ) -> Call:
         if left_s <= 0:
             raise DeadlineExceeded
         return Call(
             request_id=identifier,
             tenant=caller.tenant,
             workload=self._record.name,
-            model=self._model(ask, caller),
+            model=model,
             items=ask.items,
             priority=asked.priority,
             deadline_s=left_s,
             stream=ask.stream,
             trace=asked.trace,
+            store=ask.store,
         )
 
-    def _model(self, ask: Ask, caller: Caller) -> str:
-        """Return the model that is asked for; the only one, where the dialect names none."""
-        model = ask.model or self._backend.only_model(self._record.name)
+    def _model(self, ask: Ask, caller: Caller, served: str | None) -> str:
+        """Return the model that is asked for; where the dialect names none, the only one."""
+        model = ask.model or served or self._backend.only_model(self._record.name)
         if model is None:
             raise InvalidRequest("Several models are served here; name one.", param="model")
         caller.require_model(model)

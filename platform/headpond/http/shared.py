@@ -8,7 +8,9 @@ from starlette.types import Receive, Scope, Send
 
 from headpond.call import Backend
 from headpond.dialect import Route
+from headpond.errors import InvalidRequest, ModelNotFound
 from headpond.http.endpoint import Endpoint
+from headpond.http.stray import SERVED
 
 
 def can_be_shared(route: Route) -> bool:
@@ -30,13 +32,25 @@ class SharedEndpoint:
         self._backend = backend
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; where no workload is found, the first one says what is wrong."""
-        model: str | None = scope.get("path_params", {}).get("model")
+        """Serve one request; what no workload here can answer is refused as the first one would."""
+        params: dict[str, str] = scope.get("path_params", {})
+        model = params.get("model") or params.get(SERVED)
         first = next(iter(self._endpoints.values()))
-        await self._endpoints.get(self._workload(model) or "", first)(scope, receive, send)
+        if model is None:
+            await self._endpoints.get(self._only() or "", first)(scope, receive, send)
+            return
+        workload = self._backend.workload_of(model)
+        endpoint = self._endpoints.get(workload or "")
+        if endpoint is not None:
+            await endpoint(scope, receive, send)
+        elif workload is None:
+            error = ModelNotFound(f"The model `{model}` does not exist.", param="model")
+            await first.refuse(scope, send, error)
+        else:
+            text = f"The model `{model}` serves {workload}, which has no such route."
+            await first.refuse(scope, send, InvalidRequest(text, param="model"))
 
-    def _workload(self, model: str | None) -> str | None:
-        if model is not None:
-            return self._backend.workload_of(model)
+    def _only(self) -> str | None:
+        """Return the one workload here that has exactly one model, if only one has."""
         served = [name for name in self._endpoints if self._backend.only_model(name) is not None]
         return served[0] if len(served) == 1 else None

@@ -7,13 +7,20 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import cast
 
 from headpond.admission.limits import Limits
 from headpond.call import Call
-from headpond.errors import DeadlineExceeded, HeadpondError, RequestCancelled, WorkerLost
+from headpond.errors import (
+    DeadlineExceeded,
+    HeadpondError,
+    InvalidRequest,
+    RequestCancelled,
+    WorkerLost,
+)
 from headpond.record import Continuous, WorkloadRecord
 from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.batcher import Batcher
@@ -26,6 +33,7 @@ from headpond.scheduling.sequence import Delivery, Engine, LiveCall, Stage, outc
 from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.scheduling.thread import EngineThread
 from headpond.scheduling.worker import Deliver, Worker
+from headpond.scheduling.write_through import WriteThrough
 from headpond.state import StateModel
 from headpond.telemetry.report import CallReport
 from headpond.units import Work
@@ -44,7 +52,7 @@ class Loop:
     A call is planned and admitted on the caller's side, so that a refusal is immediate.
     What the engine gives goes back to the event loop in one callback for all calls; for
     calls that don't stream, once at the end. What planning has answered never gets to the
-    engine.
+    engine. A call that asks for its outputs to be stored is over, and counted, when they are.
     """
 
     def __init__(
@@ -56,6 +64,7 @@ class Loop:
         clock: Callable[[], float],
         planners: int,
         stuck_after_s: float,
+        writes: WriteThrough | None = None,
     ) -> None:
         """Put the parts together; nothing runs before `start`.
 
@@ -66,6 +75,7 @@ class Loop:
             clock: Monotonic seconds.
             planners: Threads for plans that take long.
             stuck_after_s: Work that takes longer means a stuck engine.
+            writes: Stores what calls ask for; None where there is no store.
         """
         self._worker = work(
             partial(self._on_event_loop, self._deliver),
@@ -76,6 +86,7 @@ class Loop:
         self._observer = observer
         self._clock = clock
         self._stuck_after_s = stuck_after_s
+        self._writes = writes
         # The event loop of the callers; all below is touched on its thread only.
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._answers: dict[LiveCall, LoopAnswer] = {}
@@ -110,6 +121,7 @@ class Loop:
 
         The rest ends with `WorkerLost`, also when the engine is stuck and never returns.
         """
+        until_s = self._clock() + drain_s
         self._worker.drain()
         self._planner.close()
         await asyncio.to_thread(self._worker.join, drain_s)
@@ -117,6 +129,8 @@ class Loop:
             self._worker.abort(WorkerLost())
             await asyncio.to_thread(self._worker.join, min(_ABORT_GRACE_S, self._stuck_after_s))
         self._abandon()
+        if self._writes is not None:
+            await self._writes.close(until_s - self._clock())
 
     def snapshot(self) -> LoopSnapshot:
         """Return how the loop stands, without waiting for the engine."""
@@ -130,14 +144,24 @@ class Loop:
         self._intake.close(live, now_s)
         event_loop = self._event_loop = asyncio.get_running_loop()
         answer = LoopAnswer(live.accepted, event_loop, partial(self._worker.cancel, live))
+        self._check_store(call)
         delivery = self._worker.offer(live, now_s)
         self._answers[live] = answer
+        if call.store is not None and self._writes is not None:
+            self._writes.enter(live)
         if delivery is not None:
             self._deliver((delivery,))
             return answer
         # The scheduler ends late calls between steps; this is for a step that never ends.
         answer.fail_after(live.deadline_at_s - now_s + self._stuck_after_s, DeadlineExceeded())
         return answer
+
+    def _check_store(self, call: Call) -> None:
+        if call.store is None:
+            return
+        if self._writes is None:
+            raise InvalidRequest("this model is served without a vector store", param="store")
+        self._writes.check(call)
 
     def _refuse(self, call: Call, refusal: HeadpondError, arrived_s: float) -> None:
         self._refused[outcome(refusal)] += 1
@@ -163,6 +187,35 @@ class Loop:
             logger.warning("the event loop is closed; what the engine gave has no reader")
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        self._hand_over([each for each in deliveries if not self._is_stored_first(each)])
+
+    def _is_stored_first(self, delivery: Delivery) -> bool:
+        """Begin to store what a whole call gave, if it asked for that; it ends with the write."""
+        placement, report = delivery.call.call.store, delivery.report
+        if self._writes is None or placement is None or report is None or report.outcome != "ok":
+            return False
+        answer = self._answers.pop(delivery.call, None)
+        if answer is None:
+            return False
+        settle = partial(self._settle, answer, delivery, report)
+        self._writes.begin(delivery.call, placement, delivery.events, settle)
+        return True
+
+    def _settle(
+        self,
+        answer: LoopAnswer,
+        delivery: Delivery,
+        report: CallReport,
+        error: HeadpondError | None,
+    ) -> None:
+        """End a call whose write is over."""
+        late = replace(report, total_s=self._clock() - delivery.call.arrived_s)
+        try:
+            self._observer(late if error is None else replace(late, outcome=outcome(error)))
+        finally:
+            answer.end(() if error is not None else delivery.events, error)
+
+    def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
         # Reports go first, so that who has read the end finds it counted; an observer that
         # raises spoils no delivery.
         try:
@@ -174,14 +227,20 @@ class Loop:
                 if delivery.report is None:
                     if (answer := self._answers.get(delivery.call)) is not None:
                         answer.push(delivery.events)
-                elif (answer := self._answers.pop(delivery.call, None)) is not None:
+                elif (answer := self._forget(delivery.call)) is not None:
                     answer.end(delivery.events, delivery.error)
+
+    def _forget(self, live: LiveCall) -> LoopAnswer | None:
+        """Take out the answer of a call that is over and has nothing to store."""
+        if self._writes is not None:
+            self._writes.leave(live)
+        return self._answers.pop(live, None)
 
     def _abandon(self) -> None:
         """End what the engine will never end: it is stuck, or its thread is gone."""
         now_s = self._clock()
-        answers, self._answers = self._answers, {}
-        for live, answer in answers.items():
+        for live, answer in list(self._answers.items()):
+            self._forget(live)
             live.failure = live.failure or WorkerLost()
             for item in live.items:
                 if item.stage is not Stage.OVER:
@@ -205,6 +264,7 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
     limits: Mapping[str, int] = MappingProxyType({}),
     planners: int = 1,
     stuck_after_s: float = 30.0,
+    writes: WriteThrough | None = None,
 ) -> Loop:
     """Return the loop that a record's batching asks for; nothing runs before `start`.
 
@@ -225,6 +285,7 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
         limits: The bundle's own limits, tighter than the model's.
         planners: Threads for plans that take long.
         stuck_after_s: A turn or a batch that takes longer means a stuck engine.
+        writes: Stores what calls ask for, on the same clock; None where there is no store.
     """
 
     def work(deliver: Deliver, ended: Callable[[], None]) -> Worker:
@@ -269,4 +330,5 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
         clock=clock,
         planners=planners,
         stuck_after_s=stuck_after_s,
+        writes=writes,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from asyncio import gather, get_running_loop
+from asyncio import gather, get_running_loop, timeout
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from headpond.errors import Overloaded
+from headpond.engine import may_wait
+from headpond.errors import DeadlineExceeded, Overloaded
 from headpond.scheduling.intake import Intake
 from headpond.scheduling.sequence import Item, LiveCall
 
@@ -21,6 +22,9 @@ PART_S = 2e-3
 MOST_AT_ONCE = 256
 """Calls that may wait for the planning threads; their work is not known yet."""
 
+WAITING_MOST = 64
+"""Plans that may wait, each in a thread of its own. An engine whose plans wait refuses more."""
+
 _FORGET = 0.95
 
 
@@ -29,7 +33,8 @@ class Planner:
 
     Never in the engine's thread: tokenizing a long prompt would hold up everybody's next
     step, and a refusal would wait for the step in progress. What is cheap is measured: the
-    most CPU time that planning one item took lately. The first plan goes to a thread.
+    most CPU time that planning one item took lately. The first plan goes to a thread. Plans
+    that may wait for others have threads apart.
     """
 
     def __init__(self, intake: Intake, threads: int = 1) -> None:
@@ -37,44 +42,51 @@ class Planner:
 
         Args:
             intake: Plans items, from several threads at once when there are several.
-            threads: Of its own.
+            threads: Of its own, for plans that only compute.
         """
         self._intake = intake
         self._threads = threads
         self._recent_s = math.inf
         self._pending = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headpond-plan")
+        self._waiting = ThreadPoolExecutor(WAITING_MOST, thread_name_prefix="headpond-wait")
 
     async def plan(self, live: LiveCall) -> None:
         """Plan every item of a call.
 
         Raises:
             HeadpondError: An item is refused, or too many calls wait to be planned.
+            DeadlineExceeded: The call's time was over first.
         """
         count = len(live.call.items)
-        if count * self._recent_s <= INLINE_MOST_S:
+        waits = any(map(may_wait, live.call.items))
+        if not waits and count * self._recent_s <= INLINE_MOST_S:
             live.items = self._plan(live, 0, count)
             return
         if self._pending >= MOST_AT_ONCE:
             raise Overloaded("too many requests wait to be read", retry_after_s=1.0)
         self._pending += 1
         try:
-            await self._plan_in_threads(live, count)
+            async with timeout(live.call.deadline_s):
+                await self._plan_in_threads(live, count, self._waiting if waits else self._pool)
+        except TimeoutError:
+            raise DeadlineExceeded from None
         finally:
             self._pending -= 1
 
     def close(self) -> None:
         """Let the threads end after the plans they have."""
         self._pool.shutdown(wait=False)
+        self._waiting.shutdown(wait=False)
 
-    async def _plan_in_threads(self, live: LiveCall, count: int) -> None:
+    async def _plan_in_threads(self, live: LiveCall, count: int, pool: ThreadPoolExecutor) -> None:
         """Plan a call part by part, each thread one at a time."""
         run = get_running_loop().run_in_executor
         done = 0
         while done < count:
             parts = list(self._parts(done, count))
             planned = await gather(
-                *(run(self._pool, self._plan, live, start, end) for start, end in parts)
+                *(run(pool, self._plan, live, start, end) for start, end in parts)
             )
             live.items += [item for items in planned for item in items]
             done = parts[-1][1]

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from headpond.bundle.contract import Contract
+from headpond.bundle.exporting import Exported, Quantization
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings, Json
 from headpond.errors import InvalidRequest
@@ -56,7 +59,9 @@ record = WorkloadRecord(
         Contract(name="shares", vouches_for="precision"),
     ),
     engine="spelling_workload:load",
+    exporter="spelling_workload:export",
 )
+mumbling = replace(record, name="mumbling", exporter=None)
 
 
 class SpellingEngine:
@@ -88,3 +93,12 @@ def load(bundle: Bundle, settings: EngineSettings) -> SpellingEngine:
     alphabet = json.loads(bundle.files["alphabet"].read_text())["letters"]
     digits = 3 if bundle.manifest.execution.dtype == "float32" else 1
     return SpellingEngine(bundle.files["template"].read_text(), alphabet, digits)
+
+
+def export(bundle: Bundle, folder: Path, *, quantization: Quantization | None) -> Exported:
+    """Write the alphabet anew; fewer bits are fewer digits."""
+    path = folder / "alphabet.json"
+    path.write_bytes(bundle.files["alphabet"].read_bytes())
+    dtype = "float32" if quantization is None else "bfloat16"
+    execution = bundle.manifest.execution.model_copy(update={"dtype": dtype})
+    return Exported(execution=execution, files={"alphabet": path}, kept=("template",))

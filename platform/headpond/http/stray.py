@@ -1,0 +1,37 @@
+"""What was meant for a model's own replicas, and reaches the router while there are none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+SERVED = "served"
+"""The path parameter that holds the alias of the prefix."""
+
+_PREFIX = re.compile(r"/models/([^/]+)(?=/)")
+
+
+def with_strays(app: ASGIApp, knows: Callable[[str], bool]) -> ASGIApp:
+    """Serve `/models/<alias>/...` too, as if it were asked for without that prefix.
+
+    The proxy sends such requests to the router while the replicas of that application are
+    being replaced. They are then served by the successor, or refused as not ready, where
+    they would get a 404 that nobody repeats.
+
+    Args:
+        app: The router's.
+        knows: Whether there is such an alias.
+    """
+
+    async def strays(scope: Scope, receive: Receive, send: Send) -> None:
+        root: str = scope.get("root_path", "")
+        path: str = scope.get("path", "")
+        found = _PREFIX.match(path.removeprefix(root)) if scope["type"] == "http" else None
+        if found is not None and knows(found[1]):
+            params = {**scope.get("path_params", {}), SERVED: found[1]}
+            scope = {**scope, "root_path": root + found[0], "path_params": params}
+        await app(scope, receive, send)
+
+    return strays
