@@ -89,6 +89,22 @@ class TestEcho:
         ]
         assert body["usage"]["completion_tokens"] == 0
 
+    def test_control_tokens_have_their_own_spelling(self) -> None:
+        mark = "<|im_start|>"
+        chosen = ChosenToken(
+            TokenLogprob(mark, 2, -3.0, mark.encode()), (TokenLogprob("<|im_end|>", 3, -0.1, b""),)
+        )
+        scored = prompt(
+            f"a {mark}b", [token("a", -1.0), token(" ", -1.0), chosen, token("b", -2.0)]
+        )
+        events = [Output(0, scored), Output(0, ended("", completion_tokens=0))]
+        (choice,) = read(completion(echo=True, logprobs=1, max_tokens=0), events).choices
+        assert choice.logprobs is not None
+        assert choice.logprobs.tokens == ["a", " ", mark, "b"]
+        assert choice.logprobs.text_offset == [0, 1, 2, 14]
+        assert choice.logprobs.top_logprobs is not None
+        assert choice.logprobs.top_logprobs[2] == {"<|im_end|>": -0.1, mark: -3.0}
+
     def test_offsets_go_on_after_the_prompt_in_a_stream(self) -> None:
         exchange = completion(echo=True, logprobs=1, stream=True)
         writer = exchange.stream(HEADING)

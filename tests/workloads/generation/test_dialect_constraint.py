@@ -85,6 +85,17 @@ def nested(levels: int) -> dict[str, object]:
             Constraint(kind="json_schema", source=SOURCE, param="structured_outputs.json"),
         ),
         (
+            {
+                "structured_outputs": {
+                    "json": SCHEMA,
+                    "disable_any_whitespace": False,
+                    "disable_fallback": False,
+                    "_backend": None,
+                }
+            },
+            Constraint(kind="json_schema", source=SOURCE, param="structured_outputs.json"),
+        ),
+        (
             {"structured_outputs": {"json_object": True}},
             Constraint(kind="json_object", param="structured_outputs.json_object"),
         ),
@@ -123,8 +134,13 @@ def test_extensions_of_every_dialect(
         ),
     ],
 )
-def test_the_format_of_chats(fields: dict[str, object], expected: Constraint | None) -> None:
-    assert constraint(chat(fields)) == expected
+@pytest.mark.parametrize("read", [chat, completion])
+def test_the_format_of_chats_and_completions(
+    read: Callable[[dict[str, object]], Exchange],
+    fields: dict[str, object],
+    expected: Constraint | None,
+) -> None:
+    assert constraint(read(fields)) == expected
 
 
 @pytest.mark.parametrize(
@@ -199,6 +215,12 @@ def test_a_deep_schema_within_the_bound_is_taken() -> None:
             chat({"structured_outputs": {"structural_tag": {"a": 1}}}),
             "structured_outputs.structural_tag",
         ),
+        (chat({"structured_outputs": {"chioce": ["a"]}}), "structured_outputs.chioce"),
+        (completion({"structured_outputs": {"json_": {}}}), "structured_outputs.json_"),
+        (
+            chat({"structured_outputs": {"regex": "a", "disable_any_whitespace": True}}),
+            "structured_outputs.disable_any_whitespace",
+        ),
     ],
 )
 def test_what_is_not_done_is_named(exchange: Exchange, param: str) -> None:
@@ -233,6 +255,10 @@ def test_what_is_not_done_is_named(exchange: Exchange, param: str) -> None:
         ({"guided_choice": ["a", 1]}, "guided_choice.1"),
         ({"guided_choice": ["a"] * 1025}, "guided_choice"),
         ({"structured_outputs": {"regex": 5}}, "structured_outputs.regex"),
+        (
+            {"structured_outputs": {"disable_any_whitespace": 1}},
+            "structured_outputs.disable_any_whitespace",
+        ),
     ],
 )
 def test_wrong_types_are_named(fields: dict[str, object], param: str) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from headpond.call import Done, Failed, Output
 from headpond.dialect import Exchange, Heading, Incoming, ItemEvent, rendered
-from headpond.errors import InvalidRequest
+from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.http.errors import invalid_request
 from headpond.units import Work
 from headpond_workloads.generation.dialects import routes
@@ -94,6 +94,14 @@ def test_exactly_one_of_prompt_and_messages(exchange: Exchange, param: str) -> N
     with pytest.raises(InvalidRequest) as refusal:
         exchange.ask()
     assert refusal.value.param == param
+
+
+def test_going_on_with_the_last_message_is_named() -> None:
+    with pytest.raises(UnsupportedParameter) as refusal:
+        tokenize(messages=[USER], continue_final_message=True).ask()
+    assert refusal.value.param == "continue_final_message"
+    plain = tokenize(messages=[USER])
+    assert tokenize(messages=[USER], continue_final_message=False).ask() == plain.ask()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from headpond_workloads.generation.items import (
 CHAT = routes[0]
 HEADING = Heading(request_id="r-1", created_s=1, model="chat", fingerprint="m@1+abc")
 USER = {"role": "user", "content": "hi"}
-EMPTY: Mapping[str, Json] = {"type": "object", "properties": {}}
+EMPTY: Mapping[str, Json] = {"type": "object", "properties": {}, "additionalProperties": False}
 CITY: Mapping[str, Json] = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
@@ -410,3 +410,9 @@ class TestAnswers:
             ("c0", "f", '{"a": 1}'),
             ("c1", "g", "{}"),
         ]
+
+
+def test_a_function_without_parameters_has_none_in_responses_either() -> None:
+    body = {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "now"}]}
+    (tool,) = item(routes[2].read(Incoming(body=json.dumps(body).encode()))).prompt.tools
+    assert tool.parameters == EMPTY

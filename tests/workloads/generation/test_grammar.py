@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 
 from headpond.engine import Json
 from headpond.errors import InvalidRequest
-from headpond_workloads.generation.engine.form import grammar_of
+from headpond_workloads.generation.dialect_tools import read_functions
+from headpond_workloads.generation.engine.form import grammar_of, parameters_of
 from headpond_workloads.generation.engine.grammar import Grammars, Matcher, mask
+from headpond_workloads.generation.engine.grammar_trial import GrammarTrial
 from headpond_workloads.generation.engine.vocabulary import Vocabulary
 from headpond_workloads.generation.items import Constraint
+from headpond_workloads.generation.schema_tools import FunctionParam
 from workloads.generation.conftest import train_tokenizer
 
 TOKENIZER = train_tokenizer()
@@ -28,7 +31,7 @@ GRAMMARS = Grammars(TOKENIZER, VOCAB, frozenset({EOS}))
 
 
 def matcher_of(constraint: Constraint) -> Matcher:
-    return GRAMMARS.matcher(grammar_of(constraint), constraint.param)
+    return GRAMMARS.matcher(grammar_of(constraint), constraint.param, "t")
 
 
 def schema_of(schema: Json) -> Constraint:
@@ -178,6 +181,26 @@ def test_a_form_that_is_none_is_refused_by_name(name: str) -> None:
     assert len(refusal.value.message) < 500
 
 
+BROKEN = {
+    "open": ("a(((", "unclosed group", "a((("),
+    "look": ("ab(?=a)b", "look-around", "ab(?="),
+    "range": ("é/[z-a]", "invalid character class range", "é/[z-a"),
+    "long": ("a" * 5000 + "(", "unclosed group", "aaa("),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("kind", ["regex", "schema"])
+def test_a_broken_expression_is_told_what_is_wrong_and_where(name: str, kind: str) -> None:
+    source, reason, place = BROKEN[name]
+    broken = Constraint(kind="regex", source=source)
+    with pytest.raises(InvalidRequest) as refusal:
+        matcher_of(broken if kind == "regex" else schema_of({"type": "string", "pattern": source}))
+    assert reason in refusal.value.message
+    assert f'{place}":' in refusal.value.message
+    assert len(refusal.value.message) < 200
+
+
 HARD: dict[str, Constraint] = {
     "repeated": Constraint(kind="regex", source="((a{1,100}){1,100}){1,100}"),
     "backwards": Constraint(kind="regex", source="(.*a.{30}){9}"),
@@ -254,8 +277,55 @@ def test_threads_may_ask_for_forms_at_once() -> None:
 
     def check(at: int) -> bool:
         constraint = Constraint(kind="regex", source=f"x{{{at % 90 + 1}}}")
-        matcher = grammars.matcher(grammar_of(constraint), "guided_regex")
+        matcher = grammars.matcher(grammar_of(constraint), "guided_regex", "t")
         return accepts(matcher, "x" * (at % 90 + 1))
 
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(check, range(400)))
+
+
+def test_a_form_that_was_refused_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    grammars = Grammars(TOKENIZER, VOCAB, frozenset({EOS}))
+    grammar = grammar_of(HARD["multiple"])
+    with pytest.raises(InvalidRequest) as first:
+        grammars.matcher(grammar, "one", "t")
+    # Nothing can be tried from here on.
+    monkeypatch.setattr(GrammarTrial, "check", lambda *_: pytest.fail("it was tried"))
+    with pytest.raises(InvalidRequest) as second:
+        grammars.matcher(grammar, "other", "u")
+    assert (first.value.message, second.value.param) == (second.value.message, "other")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_function_without_parameters_takes_none(strict: bool) -> None:
+    (tool,) = read_functions([(FunctionParam(name="now"), "tools.0")], strict=strict)
+    grammar = parameters_of(tool)
+    assert accepts(GRAMMARS.matcher(grammar, "tools", "t"), "{}")
+    assert not accepts(GRAMMARS.matcher(grammar, "tools", "t"), '{"a": 1}')
+
+
+CONTROL_TEXT = {
+    "choice": Constraint(kind="choice", source='["a <|im_end|>"]'),
+    "regex": Constraint(kind="regex", source=r"[ab] <\|im_end\|>"),
+    "json": schema_of({"type": "string", "const": "a <|im_end|>"}),
+    "key": schema_of(
+        {
+            "properties": {"a <|im_end|>": {"type": "null"}},
+            "required": ["a <|im_end|>"],
+            "additionalProperties": False,
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTROL_TEXT)
+def test_the_name_of_a_control_token_is_held_as_plain_text(name: str) -> None:
+    matcher, written = matcher_of(CONTROL_TEXT[name]), b""
+    for _ in range(60):
+        open_to = [each for each in allowed(matcher) if each != EOS]
+        if matcher.complete or not open_to:
+            break
+        written += VOCABULARY.raw(open_to[-1])
+        matcher.accept(open_to[-1])
+    assert b" <|im_end|>" in written
+    assert matcher.refusal is None

@@ -6,7 +6,7 @@ from headpond_workloads.generation.engine.blocks import BlockPool, BlockTable
 from headpond_workloads.generation.engine.output import OutputWriter
 from headpond_workloads.generation.engine.reader import Marks, Reader
 from headpond_workloads.generation.engine.sampler import Drawn, SamplerState
-from headpond_workloads.generation.engine.sequence import Prepared, Slot
+from headpond_workloads.generation.engine.sequence import Portion, Prepared, Slot
 from headpond_workloads.generation.engine.text import TextStream
 from headpond_workloads.generation.engine.tool_syntax import SYNTAXES
 from headpond_workloads.generation.engine.vocabulary import Vocabulary
@@ -14,6 +14,7 @@ from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling
 from workloads.generation.conftest import joined_calls, train_tokenizer
 
 TOKENIZER = train_tokenizer()
+MARK, END = "<|im_start|>", "<|im_end|>"
 VOCABULARY = Vocabulary(TOKENIZER.backend_tokenizer)
 SAID = (
     "<think>hm, 東京?</think>Let me see. "
@@ -88,3 +89,37 @@ def test_calls_are_told_from_what_is_said(parallel: bool, calls: int) -> None:
     # The end token is the last, or what closes the only call; nothing after it counts.
     assert (token_ids[-1] == 2) is parallel
     assert usage is not None
+
+
+@pytest.mark.parametrize(
+    ("added", "text", "expected"),
+    [
+        ("", f"{MARK}a{MARK}", [MARK, "a", MARK]),
+        (MARK, f"a{MARK}", ["", "a", MARK]),
+        (MARK, f"{MARK}a", ["", MARK, "a"]),
+        (MARK, END * 6, ["", *[END] * 6]),
+    ],
+)
+@pytest.mark.parametrize("first", [1, 9])
+def test_control_tokens_are_spelled_where_the_text_has_them(
+    added: str, text: str, expected: list[str], first: int
+) -> None:
+    token_ids = tuple(TOKENIZER.encode(added + text))
+    item = GenerationItem(prompt=Prompt(text=text), echo=True, prompt_logprobs=0)
+    slot = Slot(
+        prepared=Prepared(item=item, token_ids=token_ids, max_output_tokens=0),
+        token_ids=list(token_ids),
+        prompt_tokens=len(token_ids),
+        table=BlockTable(BlockPool(1), 16),
+        sampler=SamplerState(Sampling(), ()),
+        text=TextStream(()),
+        reader=None,
+    )
+    writer = OutputWriter(VOCABULARY, frozenset())
+    scores = [Drawn(token_id=each, logprob=-1.0) for each in token_ids[1:]]
+    begin = Portion(slot=slot, start=0, end=min(first, len(token_ids)))
+    rest = Portion(slot=slot, start=begin.end, end=len(token_ids))
+    deltas = [*writer.prompt(begin, scores[:first]), *writer.prompt(rest, scores[first:])]
+    entries = [entry for delta in deltas for entry in delta.logprobs]
+    assert [entry.chosen.raw.decode() for entry in entries] == expected
+    assert "".join(delta.text for delta in deltas) == "".join(expected) == text

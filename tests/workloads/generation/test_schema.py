@@ -336,7 +336,12 @@ class TestRefusals:
             (chat(modalities=["text", "audio"]), "modalities"),
             (chat(store=True), "store"),
             (chat(web_search_options={"user_location": None}), "web_search_options"),
-            (chat(messages=[USER, image()]), "messages.1.content"),
+            (chat(audio={}), "audio"),
+            (chat(prediction={"type": "content", "content": "a"}), "prediction"),
+            (chat(web_search_options={}), "web_search_options"),
+            (chat(continue_final_message=True), "continue_final_message"),
+            (chat(add_generation_prompt=False), "add_generation_prompt"),
+            (chat(messages=[USER, image()]), "messages.1.content.1"),
             (completion(suffix="z"), "suffix"),
         ],
     )
@@ -344,6 +349,41 @@ class TestRefusals:
         with pytest.raises(UnsupportedParameter) as refusal:
             exchange.ask()
         assert refusal.value.param == param
+
+    @pytest.mark.parametrize("read", [chat, completion])
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("allowed_token_ids", [1]),
+            ("bad_words", ["a"]),
+            ("include_stop_str_in_output", True),
+            ("min_tokens", 1),
+            ("prompt_logprobs", 0),
+            ("stop_token_ids", [0]),
+        ],
+    )
+    def test_what_would_change_every_answer_is_named(
+        self, read: Read, field: str, value: object
+    ) -> None:
+        with pytest.raises(UnsupportedParameter) as refusal:
+            read(**{field: value}).ask()
+        assert refusal.value.param == field
+        assert refused_at({field: {}}, read) == {field}
+
+    @pytest.mark.parametrize("read", [chat, completion])
+    def test_values_that_clients_fill_up_with_are_harmless(self, read: Read) -> None:
+        filled: dict[str, object] = {
+            "add_generation_prompt": True,
+            "allowed_token_ids": None,
+            "bad_words": [],
+            "continue_final_message": False,
+            "include_stop_str_in_output": False,
+            "min_tokens": 0,
+            "prediction": None,
+            "prompt_logprobs": None,
+            "stop_token_ids": [],
+        }
+        assert read(**filled).ask() == read().ask()
 
     def test_best_of_n_is_no_further_wish(self) -> None:
         assert completion(best_of=2, n=2).ask() == completion(n=2).ask()
@@ -361,6 +401,8 @@ class TestRefusals:
             ("audio", dict),
             ("modalities", list),
             ("moderation", dict),
+            ("prediction", dict),
+            ("continue_final_message", bool),
             ("verbosity", str),
             ("web_search_options", dict),
             ("store", bool),

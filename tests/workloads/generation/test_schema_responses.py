@@ -207,8 +207,13 @@ class TestRequest:
             ({"input": [{"type": "item_reference", "id": "a"}]}, "input.0.type"),
             (
                 {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
-                "input.0.content",
+                "input.0.content.0",
             ),
+            ({"conversation": {}}, "conversation"),
+            ({"prompt": {}}, "prompt"),
+            ({"max_tool_calls": 0}, "max_tool_calls"),
+            ({"include": ["message.output_text.logprobs", "zork"]}, "include.1"),
+            ({"stop_token_ids": [1]}, "stop_token_ids"),
         ],
     )
     def test_what_is_not_done_is_named(self, fields: dict[str, object], param: str) -> None:
@@ -234,6 +239,9 @@ class TestRequest:
             ({"store": 0}, "store"),
             ({"metadata": {"a": 1}}, "metadata.a"),
             ({"previous_response_id": 0}, "previous_response_id"),
+            ({"max_tool_calls": "1"}, "max_tool_calls"),
+            ({"include": "zork"}, "include"),
+            ({"prompt": "p"}, "prompt"),
         ],
     )
     def test_wrong_types_are_named(self, fields: dict[str, object], param: str) -> None:

@@ -98,6 +98,20 @@ def test_a_prompt_without_a_text_is_spelled(tiny: Tiny, drive: Drive) -> None:
     assert runs[1].deltas[0].text == ("<|im_start|>user\nGrüße<|im_end|>\n<|im_start|>assistant\n")
 
 
+@pytest.mark.parametrize("chunk", [512, 2])
+@pytest.mark.parametrize("given_as_text", [True, False])
+def test_control_tokens_of_a_prompt_are_spelled(
+    tiny: Tiny, drive: Drive, chunk: int, given_as_text: bool
+) -> None:
+    text = "<|im_start|>user x<|im_end|>y"
+    prompt = Prompt(text=text) if given_as_text else tuple(tiny.tokenizer.encode(text))
+    scoring = item(prompt, 0, echo=True, prompt_logprobs=1)
+    (run,) = drive(tiny.engine(), [scoring], chunk=chunk)
+    raw = [entry.chosen.raw for entry in entries(run)]
+    assert b"".join(raw).decode() == text == "".join(delta.text for delta in given_back(run))
+    assert (raw[0], raw[-2]) == (b"<|im_start|>", b"<|im_end|>")
+
+
 @pytest.mark.parametrize("tokens", [1, 2, 64, 90])
 def test_a_prompt_may_be_scored_and_nothing_generated(
     tiny: Tiny, drive: Drive, tokens: int

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from headpond.dialect import Ask, Heading, ItemEvent, StreamWriter
-from headpond.errors import InvalidRequest
+from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.generation.chunks import ChunkFrame, ChunkWriter
 from headpond_workloads.generation.dialect_chat_stream import ChatChunks, chat_reason
-from headpond_workloads.generation.dialect_constraint import read_constraint, read_format
+from headpond_workloads.generation.dialect_constraint import (
+    read_constraint,
+    read_response_format,
+)
 from headpond_workloads.generation.dialect_logprobs import entries
 from headpond_workloads.generation.dialect_messages import read_messages
 from headpond_workloads.generation.dialect_template import template_options
@@ -21,9 +24,8 @@ from headpond_workloads.generation.dialect_tools import (
     read_tools,
     toolbox,
 )
-from headpond_workloads.generation.items import Constraint, GenerationItem, Prompt, ToolCall
+from headpond_workloads.generation.items import GenerationItem, Prompt, ToolCall
 from headpond_workloads.generation.outcome import Outcome, fold
-from headpond_workloads.generation.schema import refuse_unsupported
 from headpond_workloads.generation.schema_chat import (
     AssistantMessage,
     ChatChoice,
@@ -35,7 +37,16 @@ from headpond_workloads.generation.schema_chat import (
 from headpond_workloads.generation.schema_tools import FunctionCall, ToolCallMessage
 
 UNSUPPORTED = frozenset(
-    {"audio", "modalities", "moderation", "store", "verbosity", "web_search_options"}
+    {
+        "audio",
+        "continue_final_message",
+        "modalities",
+        "moderation",
+        "prediction",
+        "store",
+        "verbosity",
+        "web_search_options",
+    }
 )
 HARMLESS: Mapping[str, tuple[JsonValue, ...]] = {
     "modalities": (["text"],),
@@ -59,12 +70,13 @@ class ChatExchange:
         """
         request = self._request
         request.check_stream()
-        fields = request.model_dump(include=set(UNSUPPORTED), mode="json")
-        refuse_unsupported(fields, HARMLESS)
+        request.refuse_unsupported(UNSUPPORTED, HARMLESS)
+        if request.add_generation_prompt is False:
+            raise UnsupportedParameter("only true is supported", param="add_generation_prompt")
         max_tokens, param = self._limit()
         logprobs = self._logprobs()
         tools = self._toolbox()
-        constraint = read_constraint(request, self._format())
+        constraint = read_constraint(request, read_response_format(request.response_format))
         prompt = Prompt(
             messages=read_messages(request.messages),
             tools=tools.tools,
@@ -146,17 +158,6 @@ class ChatExchange:
         if request.top_logprobs is not None:
             raise InvalidRequest("top_logprobs needs logprobs to be true", param="top_logprobs")
         return None
-
-    def _format(self) -> Constraint | None:
-        wanted, path = self._request.response_format, "response_format"
-        if wanted is None:
-            return None
-        if wanted.json_schema is None:
-            schema_path = f"{path}.json_schema"
-            return read_format(wanted.type, None, path=path, schema_path=schema_path)
-        schema_path = f"{path}.json_schema.schema"
-        schema = wanted.json_schema.schema_
-        return read_format(wanted.type, schema, path=path, schema_path=schema_path)
 
     def _toolbox(self) -> Toolbox:
         request = self._request

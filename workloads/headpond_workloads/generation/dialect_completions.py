@@ -9,11 +9,13 @@ from headpond.dialect import Ask, Heading, ItemEvent, StreamWriter
 from headpond.errors import InvalidRequest
 from headpond.units import Work
 from headpond_workloads.generation.chunks import SLOT, ChunkFrame, ChunkTemplate, ChunkWriter
-from headpond_workloads.generation.dialect_constraint import read_constraint
+from headpond_workloads.generation.dialect_constraint import (
+    read_constraint,
+    read_response_format,
+)
 from headpond_workloads.generation.dialect_logprobs import LogprobColumns
 from headpond_workloads.generation.items import Constraint, GenerationItem, Prompt, TextDelta
 from headpond_workloads.generation.outcome import Outcome, fold
-from headpond_workloads.generation.schema import refuse_unsupported
 from headpond_workloads.generation.schema_completions import (
     DEFAULT_MAX_TOKENS,
     Completion,
@@ -46,7 +48,7 @@ class CompletionExchange:
         """
         request = self._request
         request.check_stream()
-        refuse_unsupported({"suffix": request.suffix}, {})
+        request.refuse_unsupported({"suffix"}, {})
         self._check_best_of()
         if request.max_tokens == 0 and not request.echo:
             raise InvalidRequest("0 tokens are only allowed with echo", param="max_tokens")
@@ -55,7 +57,7 @@ class CompletionExchange:
             raise InvalidRequest(
                 f"{count} samples in all are more than {MAX_ITEMS}", param="prompt"
             )
-        constraint = read_constraint(request)
+        constraint = read_constraint(request, read_response_format(request.response_format))
         items = tuple(
             self._item(prompt, sample, constraint)
             for prompt in map(_prompt, request.prompt)

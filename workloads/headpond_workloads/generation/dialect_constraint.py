@@ -13,6 +13,7 @@ from headpond_workloads.generation.schema import SamplingRequest
 from headpond_workloads.generation.schema_constraint import (
     MAX_DEPTH,
     MAX_SOURCE_BYTES,
+    ResponseFormat,
     StructuredOutputs,
 )
 
@@ -69,6 +70,24 @@ def read_format(
     return Constraint(kind="json_schema", source=source, param=schema_path)
 
 
+def read_response_format(wanted: ResponseFormat | None) -> Constraint | None:
+    """Return what the format of a chat or completion allows, or None for any text.
+
+    Raises:
+        InvalidRequest: The schema is missing, or too large.
+        UnsupportedParameter: An unknown type.
+    """
+    if wanted is None:
+        return None
+    path = "response_format"
+    if wanted.json_schema is None:
+        schema_path = f"{path}.json_schema"
+        return read_format(wanted.type, None, path=path, schema_path=schema_path)
+    schema_path = f"{path}.json_schema.schema"
+    schema = wanted.json_schema.schema_
+    return read_format(wanted.type, schema, path=path, schema_path=schema_path)
+
+
 def schema_text(schema: Mapping[str, JsonValue], param: str) -> str:
     """Return a schema as JSON text.
 
@@ -118,6 +137,14 @@ def _structured(wanted: StructuredOutputs) -> Iterator[Constraint]:
         raise UnsupportedParameter(
             "structural_tag is not supported", param="structured_outputs.structural_tag"
         )
+    if wanted.disable_any_whitespace:
+        raise UnsupportedParameter(
+            "only false is supported", param="structured_outputs.disable_any_whitespace"
+        )
+    for name, value in (wanted.model_extra or {}).items():
+        # Objects of vLLM come with all of their fields, most of them unset.
+        if value is not None and value is not False:
+            raise UnsupportedParameter("unknown field", param=f"structured_outputs.{name[:40]}")
     if wanted.json_ is not None:
         yield _json(wanted.json_, "structured_outputs.json")
     if wanted.json_object:

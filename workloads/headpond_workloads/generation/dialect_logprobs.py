@@ -61,6 +61,9 @@ def _finite(token: TokenLogprob) -> float | None:
 
 
 def _name(token: TokenLogprob) -> str:
+    """Return a token's characters; a control token outside the text has its own spelling."""
+    if not token.raw:
+        return token.token
     try:
         return token.raw.decode()
     except UnicodeDecodeError:

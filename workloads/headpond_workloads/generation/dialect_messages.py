@@ -113,7 +113,8 @@ def _text(message: ChatMessage, path: str) -> str:
     for number, part in enumerate(message.content or ()):
         if part.type not in ("text", "refusal"):
             raise UnsupportedParameter(
-                "this model reads text only; use parts of type text", param=f"{path}.content"
+                "this model reads text only; use parts of type text",
+                param=f"{path}.content.{number}",
             )
         text = part.text if part.type == "text" else part.refusal
         if text is None:

@@ -19,16 +19,37 @@ from headpond_workloads.generation.dialect_template import template_options
 from headpond_workloads.generation.dialect_tools import Toolbox, read_functions, toolbox
 from headpond_workloads.generation.items import Constraint, FinishReason, GenerationItem, Prompt
 from headpond_workloads.generation.outcome import UsageCount, deltas
-from headpond_workloads.generation.schema import refuse_unsupported
 from headpond_workloads.generation.schema_responses import Response, ResponseRequest
 from headpond_workloads.generation.schema_tools import FunctionParam
 
 UNSUPPORTED = frozenset(
-    {"background", "conversation", "moderation", "previous_response_id", "prompt", "truncation"}
+    {
+        "background",
+        "conversation",
+        "max_tool_calls",
+        "moderation",
+        "previous_response_id",
+        "prompt",
+        "truncation",
+    }
 )
 HARMLESS: Mapping[str, tuple[JsonValue, ...]] = {"truncation": ("disabled",)}
 LOGPROBS = "message.output_text.logprobs"
 """What `include` holds when log-probabilities are asked for."""
+
+INCLUDABLE = frozenset(
+    {
+        LOGPROBS,
+        "code_interpreter_call.outputs",
+        "computer_call_output.output.image_url",
+        "file_search_call.results",
+        "message.input_image.image_url",
+        "reasoning.encrypted_content",
+        "web_search_call.action.sources",
+        "web_search_call.results",
+    }
+)
+"""What `include` may hold; all but the first ask for what no response here has."""
 
 
 class ResponseExchange:
@@ -93,8 +114,10 @@ class ResponseExchange:
 
     def _refuse_unsupported(self) -> None:
         request = self._request
-        fields = request.model_dump(include=set(UNSUPPORTED), mode="json")
-        refuse_unsupported(fields, HARMLESS)
+        request.refuse_unsupported(UNSUPPORTED, HARMLESS)
+        for at, wanted in enumerate(request.include or ()):
+            if wanted not in INCLUDABLE:
+                raise UnsupportedParameter("this cannot be included", param=f"include.{at}")
         verbosity = request.text.verbosity if request.text is not None else None
         if verbosity not in (None, "medium"):
             raise UnsupportedParameter("only medium is supported", param="text.verbosity")

@@ -115,7 +115,8 @@ def _text(parts: Sequence[ContentPart] | None, path: str) -> str:
     for number, part in enumerate(parts):
         if part.type not in READABLE:
             raise UnsupportedParameter(
-                "this model reads text only; use parts of type input_text", param=path
+                "this model reads text only; use parts of type input_text",
+                param=f"{path}.{number}",
             )
         text = part.refusal if part.type == "refusal" else part.text
         if text is None:

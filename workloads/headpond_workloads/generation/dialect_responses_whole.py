@@ -46,7 +46,6 @@ def render(
         ),
         instructions=request.instructions,
         max_output_tokens=request.max_output_tokens,
-        max_tool_calls=request.max_tool_calls,
         metadata=dict(request.metadata or {}),
         model=heading.model,
         output=output.wire(),

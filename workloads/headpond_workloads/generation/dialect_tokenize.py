@@ -32,8 +32,11 @@ class TokenizeExchange:
 
         Raises:
             InvalidRequest: There is not exactly one of a prompt and messages.
+            UnsupportedParameter: The last message is to be gone on with.
         """
         request = self._request
+        if request.continue_final_message:
+            raise UnsupportedParameter("only false is supported", param="continue_final_message")
         special = request.add_special_tokens
         item = TokenizeItem(
             prompt=self._prompt(),

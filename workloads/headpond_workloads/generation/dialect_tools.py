@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond_workloads.generation.dialect_constraint import schema_text
 from headpond_workloads.generation.items import Tool, ToolChoice, ToolName
@@ -19,6 +21,13 @@ from headpond_workloads.generation.schema_tools import (
 
 MAX_TOTAL_BYTES = 256 * 2**10
 """The most that the schemas of all tools of a request may come to."""
+
+_NO_PARAMETERS: Mapping[str, JsonValue] = {
+    "type": "object",
+    "properties": {},
+    "additionalProperties": False,
+}
+"""Of a function that has none: it takes `{}` only."""
 
 MODES: Mapping[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 
@@ -74,7 +83,7 @@ def read_functions(
             raise InvalidRequest(
                 "another tool has this name; names must differ", param=f"{path}.name"
             )
-        parameters = function.parameters or {"type": "object", "properties": {}}
+        parameters = function.parameters or _NO_PARAMETERS
         param = f"{path}.parameters"
         if parameters.get("type", "object") != "object":
             raise InvalidRequest("must be a schema of type object", param=param)

@@ -149,6 +149,11 @@ class GenerationItem:
     adapter: str | None = None
     max_tokens_param: str = "max_tokens"
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether there may be a form to be tried first."""
+        return self.constraint is not None or bool(self.prompt.tools)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizeItem:
@@ -197,7 +202,8 @@ class TokenLogprob:
         token: Its text; U+FFFD stands for bytes that are no character alone.
         token_id: Its ID.
         logprob: Natural log of its probability; None for a prompt's first token only.
-        raw: Its exact bytes; joined over tokens they are the exact text.
+        raw: Its exact bytes; joined over tokens they are the exact text. None for a control
+            token, unless it is one that the prompt's text spells out.
     """
 
     token: str

@@ -162,6 +162,7 @@ class CompletionParams(SamplingParams, total=False):
 
     prompt: Required[str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]]
     n: int | None
+    response_format: PlainFormat | JsonSchemaFormatParam | None
     max_tokens: int | None
     logprobs: int | None
     best_of: int | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -13,6 +13,7 @@ from headpond_workloads.generation.schema_constraint import (
     Choices,
     ExpressionText,
     GrammarText,
+    ResponseFormat,
     StructuredOutputs,
 )
 from headpond_workloads.generation.schema_fields import (
@@ -23,12 +24,28 @@ from headpond_workloads.generation.schema_fields import (
     NonEmpty,
     Number,
     Stop,
+    Texts,
+    TokenIds,
 )
 
 MAX_CHOICES = 16
 SEED_BOUND = 2**63
 TOP_K_OFF = -1
 """What some clients send for "keep every token"; 0 means the same."""
+
+UNSUPPORTED = frozenset(
+    {
+        "allowed_token_ids",
+        "bad_words",
+        "include_stop_str_in_output",
+        "min_tokens",
+        "prompt_logprobs",
+        "stop_token_ids",
+    }
+)
+"""Fields of vLLM that would change the answer of every dialect."""
+
+HARMLESS: Mapping[str, tuple[JsonValue, ...]] = {"min_tokens": (0,)}
 
 
 class StreamOptions(BaseModel):
@@ -88,6 +105,37 @@ class SamplingRequest(BaseModel):
         default=None, description="Extension: keep this many tokens; 0 or -1 keeps all."
     )
 
+    allowed_token_ids: TokenIds | None = None
+    bad_words: Texts | None = None
+    include_stop_str_in_output: Flag | None = None
+    min_tokens: Annotated[Count, Field(ge=0)] | None = None
+    prompt_logprobs: Count | None = None
+    stop_token_ids: TokenIds | None = None
+
+    def refuse_unsupported(
+        self, names: Set[str], harmless: Mapping[str, Iterable[JsonValue]]
+    ) -> None:
+        """Refuse fields that ask for what is not done: those of `names`, and every dialect's.
+
+        Null, and the empty values with which client libraries fill up, ask for nothing. An
+        empty object asks for something: its defaults.
+
+        Args:
+            names: Fields of the dialect that are not done.
+            harmless: Further values, by field name, that ask for nothing.
+
+        Raises:
+            UnsupportedParameter: Names the first such field.
+        """
+        harmless = {**HARMLESS, **harmless}
+        fields = self.model_dump(include={*UNSUPPORTED, *names}, mode="json")
+        for name, value in fields.items():
+            # Zero equals false, and is no empty value.
+            if value is None or value is False or value in ("", []):
+                continue
+            if value not in harmless.get(name, ()):
+                raise UnsupportedParameter(f"this value of {name} is not supported", param=name)
+
     def check_stream(self) -> None:
         """Refuse stream options of a call that does not stream.
 
@@ -119,6 +167,7 @@ class GenerationRequest(SamplingRequest):
     """What chat and completions share: choices, and streams of chunks."""
 
     n: Annotated[Count, Field(ge=1, le=MAX_CHOICES)] | None = None
+    response_format: ResponseFormat | None = None
 
     @property
     def choices(self) -> int:
@@ -133,26 +182,6 @@ class GenerationRequest(SamplingRequest):
 
 def _or(value: float | None, default: float) -> float:
     return default if value is None else value
-
-
-def refuse_unsupported(
-    fields: Mapping[str, JsonValue], harmless: Mapping[str, Iterable[JsonValue]]
-) -> None:
-    """Refuse fields that ask for what is not done.
-
-    Null, and the empty values with which client libraries fill up, ask for nothing.
-
-    Args:
-        fields: Values of the right types by field name.
-        harmless: Further values, by field name, that ask for nothing.
-
-    Raises:
-        UnsupportedParameter: Names the first such field.
-    """
-    for name, value in fields.items():
-        if value in (None, False, "", [], {}, ()) or value in harmless.get(name, ()):
-            continue
-        raise UnsupportedParameter(f"this value of {name} is not supported", param=name)
 
 
 class PromptTokensDetails(BaseModel):

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from headpond_workloads.generation.schema import GenerationRequest, Usage
-from headpond_workloads.generation.schema_constraint import ResponseFormat
 from headpond_workloads.generation.schema_fields import (
     MAX_PARTS,
     MAX_TURNS,
@@ -113,7 +112,6 @@ class ChatCompletionRequest(GenerationRequest):
     logprobs: Flag | None = None
     top_logprobs: Annotated[Count, Field(ge=0, le=20)] | None = None
 
-    response_format: ResponseFormat | None = None
     tools: Tools | None = None
     tool_choice: ToolChoiceField = None
     parallel_tool_calls: Flag | None = None
@@ -131,9 +129,12 @@ class ChatCompletionRequest(GenerationRequest):
     safety_identifier: str | None = None
     service_tier: str | None = None
 
+    add_generation_prompt: Flag | None = None
     audio: JsonObject | None = None
+    continue_final_message: Flag | None = None
     modalities: Annotated[tuple[str, ...], Field(fail_fast=True), FEW] | None = None
     moderation: JsonObject | None = None
+    prediction: JsonObject | None = None
     store: Flag | None = None
     verbosity: str | None = None
     web_search_options: JsonObject | None = None

@@ -55,11 +55,15 @@ class ResponseFormat(BaseModel):
 
 
 class StructuredOutputs(BaseModel):
-    """One of the ways to say what an output must be, in vLLM's words."""
+    """One of the ways to say what an output must be, in vLLM's words.
 
-    model_config = ConfigDict(frozen=True)
+    Unknown fields are kept, to be refused: a misspelled way would leave the output free.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     choice: Choices | None = None
+    disable_any_whitespace: Flag | None = None
     grammar: GrammarText | None = None
     json_: str | JsonObject | None = Field(default=None, alias="json")
     json_object: Flag | None = None

@@ -96,3 +96,4 @@ LogitBias = Annotated[
 ]
 Metadata = Annotated[dict[str, str], Field(fail_fast=True, max_length=MAX_METADATA)]
 TokenIds = Annotated[tuple[TokenId, ...], Field(fail_fast=True)]
+Texts = Annotated[tuple[str, ...], Field(fail_fast=True)]

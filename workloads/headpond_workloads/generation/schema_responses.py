@@ -293,7 +293,7 @@ class Response(BaseModel):
     incomplete_details: IncompleteDetails | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
-    max_tool_calls: int | None = None
+    max_tool_calls: None = None
     metadata: dict[str, str] = Field(default_factory=dict)
     model: str
     output: list[OutputItem]

@@ -28,6 +28,7 @@ class TokenizeRequest(BaseModel):
     add_generation_prompt: Flag | None = Field(
         default=None, description="Whether a conversation ends where the answer begins (true)."
     )
+    continue_final_message: Flag | None = None
     chat_template_kwargs: JsonObject | None = None
     return_token_strs: Flag | None = None
 

@@ -124,15 +124,17 @@ class Conversation:
             exact=item.constraint is not None,
         )
 
-    def matcher(self, item: GenerationItem, spelled: str) -> Matcher | None:
+    def matcher(self, item: GenerationItem, spelled: str, tenant: str) -> Matcher | None:
         """Return what holds an item's output to its form, or None when it may be anything.
 
         Args:
             item: What is asked for.
             spelled: How the prompt ends.
+            tenant: Who asks for it.
 
         Raises:
             InvalidRequest: The form is not valid; names the field.
+            Overloaded: It is new, and too many others are.
         """
         tools = self._tools(item)
         must_call = bool(tools) and item.tool_choice != "auto"
@@ -145,8 +147,8 @@ class Conversation:
             form.add_reasoning(marks, inside=marks.starts_inside)
         self._add_answers(form, item)
         if item.constraint is not None and not must_call:
-            return self._grammars.matcher(form.whole(), item.constraint.param)
-        return self._holding(form, tools)
+            return self._grammars.matcher(form.whole(), item.constraint.param, tenant)
+        return self._holding(form, tools, tenant)
 
     def _add_answers(self, form: Form, item: GenerationItem) -> None:
         tools, syntax = self._tools(item), self._ways.syntax
@@ -163,16 +165,16 @@ class Conversation:
         if item.constraint is not None and not must_call:
             form.add_body(grammar_of(item.constraint))
 
-    def _holding(self, form: Form, tools: Sequence[Tool]) -> Matcher:
+    def _holding(self, form: Form, tools: Sequence[Tool], tenant: str) -> Matcher:
         """Compile a form of calls; of an error, find the tool that it is about."""
         try:
-            return self._grammars.matcher(form.whole(), "tools")
+            return self._grammars.matcher(form.whole(), "tools", tenant)
         except InvalidRequest as error:
             for tool in tools:
                 alone = Form(self._grammars.token)
                 alone.add_body(parameters_of(tool))
                 try:
-                    self._grammars.matcher(alone.whole(), "tools")
+                    self._grammars.matcher(alone.whole(), "tools", tenant)
                 except InvalidRequest as reason:
                     raise InvalidRequest(
                         f"the parameters of {tool.name!r}: {reason}", param="tools"

@@ -114,7 +114,7 @@ class GenerationEngine:
         token_ids = self._tokenizer.encode(prompt)
         max_output_tokens = self._limits.output_tokens(item, len(token_ids))
         self._limits.check_sampling(item.sampling)
-        matcher = self._conversation.matcher(item, self._tokenizer.ending(token_ids))
+        matcher = self._conversation.matcher(item, self._tokenizer.ending(token_ids), namespace)
         names = self._blocks.names(namespace, item.adapter, token_ids)
         reusable = len(token_ids) - 1 if item.prompt_logprobs is None else 0
         return Plan(

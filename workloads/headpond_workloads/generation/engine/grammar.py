@@ -23,10 +23,15 @@ from transformers import PreTrainedTokenizerFast
 from headpond.errors import InvalidRequest
 from headpond_workloads.generation.engine.grammar_child import LIMITS, refusal
 from headpond_workloads.generation.engine.grammar_trial import GrammarTrial
+from headpond_workloads.generation.engine.trial_queue import TrialQueue
+from headpond_workloads.generation.engine.vocabulary import spelled_out
 
 _KEPT = 64
 _KEPT_BYTES = 128 * 2**20
 """Compiled grammars that are kept for the next request, and what they take together."""
+
+_REFUSED_KEPT = 1024
+"""Refusals that are remembered, so that the same form takes nothing when it comes again."""
 
 _SOURCE_CHARS = 512 * 1024
 
@@ -98,14 +103,25 @@ class Grammars:
         self._eos_ids = sorted(eos_ids)
         self._lock = Lock()
         self._compiled: OrderedDict[bytes, tuple[LLMatcher, int]] = OrderedDict()
+        self._refused: OrderedDict[bytes, str] = OrderedDict()
+        self._trials: TrialQueue[LLMatcher | str] = TrialQueue()
         self._native: LLTokenizer | None = None
         self._trial: GrammarTrial | None = None
 
-    def matcher(self, grammar: str, param: str) -> Matcher:
+    def matcher(self, grammar: str, param: str, tenant: str) -> Matcher:
         """Return a matcher at the start of a grammar in llguidance's own form.
+
+        Waits for a second or two at the most when the grammar is new, and for those before.
+
+        Args:
+            grammar: The grammar.
+            param: The wire field it came from.
+            tenant: Whose request it is: no tenant may have all the trials.
 
         Raises:
             InvalidRequest: The grammar is not valid, or too large; names the field.
+            Overloaded: It is new, and too many others are.
+            EngineFailed: It can't be tried on this machine.
         """
         if len(grammar) > _SOURCE_CHARS:
             raise InvalidRequest(
@@ -115,13 +131,13 @@ class Grammars:
             digest = blake2b(grammar.encode(), digest_size=16).digest()
         except UnicodeEncodeError:
             raise InvalidRequest("it is no text: it holds half a character", param=param) from None
-        copy = self._kept(digest)
-        if copy is None:
-            vocabulary, trial = self._prepared()
-            size = trial.check(grammar, param) + len(grammar)
-            compiled = LLMatcher(vocabulary, grammar, log_level=0, limits=LIMITS)
-            copy = compiled.deep_copy()
-            self._keep(digest, compiled, size)
+        found = self._found(digest)
+        if found is None:
+            found = self._trials.once(digest, tenant, lambda: self._tried(digest, grammar))
+        if isinstance(found, str):
+            raise InvalidRequest(f"it can't be held: {found}", param=param)
+        with self._lock:
+            copy = found.deep_copy()
         return Matcher(copy, self._vocab_tokens, param)
 
     def token(self, text: str) -> str:
@@ -132,13 +148,36 @@ class Grammars:
             return f"<[{token_id}]>"
         return json.dumps(text, ensure_ascii=False)
 
-    def _kept(self, digest: bytes) -> LLMatcher | None:
+    def _found(self, digest: bytes) -> LLMatcher | str | None:
+        """Return a compiled grammar, or why there is none, or None when it is new."""
         with self._lock:
-            kept = self._compiled.get(digest)
-            if kept is None:
+            if digest in self._refused:
+                self._refused.move_to_end(digest)
+                return self._refused[digest]
+            if digest not in self._compiled:
                 return None
             self._compiled.move_to_end(digest)
-            return kept[0].deep_copy()
+            return self._compiled[digest][0]
+
+    def _tried(self, digest: bytes, grammar: str) -> LLMatcher | str:
+        """Try a grammar and compile it; return why not if so."""
+        found = self._found(digest)  # by one who was just ready
+        if found is not None:
+            return found
+        vocabulary, trial = self._prepared()
+        verdict = trial.check(grammar)
+        if verdict.refusal is not None:
+            self._refuse(digest, verdict.refusal)
+            return verdict.refusal
+        compiled = LLMatcher(vocabulary, grammar, log_level=0, limits=LIMITS)
+        self._keep(digest, compiled, verdict.size_bytes + len(grammar))
+        return compiled
+
+    def _refuse(self, digest: bytes, reason: str) -> None:
+        with self._lock:
+            self._refused[digest] = reason
+            while len(self._refused) > _REFUSED_KEPT:
+                self._refused.popitem(last=False)
 
     def _keep(self, digest: bytes, compiled: LLMatcher, size: int) -> None:
         with self._lock:
@@ -152,7 +191,7 @@ class Grammars:
         """Read the vocabulary, once."""
         with self._lock:
             if self._native is None or self._trial is None:
-                text = self._tokenizer.backend_tokenizer.to_str()
+                text = spelled_out(self._tokenizer.backend_tokenizer.to_str())
                 ends = self._eos_ids or [self._tokenizer.eos_token_id]
                 self._native = LLTokenizer(text, n_vocab=self._vocab_tokens, eos_token=ends)
                 self._trial = GrammarTrial(

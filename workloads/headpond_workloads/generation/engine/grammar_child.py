@@ -11,18 +11,23 @@ import os
 import resource
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-CPU_S = 2
+CPU_S = 1
 """Compute time for one grammar; an ordinary one takes milliseconds."""
 
 _MEMORY_BYTES = 384 * 2**20
 _STACK_BYTES = 2**20  # an eighth of what a thread of the server has
 _STEPS = 24
 _NICER = 5
+
+_PLACE_CHARS = 16
+_REGEX_ERROR_LINES = 4
+"""Of an expression on one line: a heading, it with 4 blanks before, the pointer, the reason."""
 
 LIMITS = LLParserLimits(
     max_grammar_size=100_000,
@@ -44,7 +49,28 @@ def refusal(matcher: LLMatcher) -> str | None:
     # Where it is in the grammar is left out: callers sent something else.
     place, separator, rest = lines[0].partition("): ")
     reason = rest if separator and place.startswith("at ") else lines[0]
-    return "it allows no output at all" if reason.startswith("NoExtension") else reason[:300]
+    if reason.startswith("NoExtension"):
+        return "it allows no output at all"
+    return (_regex_refusal(lines) or reason)[:300]
+
+
+def _regex_refusal(lines: Sequence[str]) -> str | None:
+    """Return what is wrong with a regular expression and where; None if it is another error.
+
+    The error has the expression, a line that points into it, and the reason.
+    """
+    if not lines[0].endswith("regex parse error:"):
+        return None
+    at = next((at for at, line in enumerate(lines) if line.startswith("error: ")), None)
+    if at is None:
+        return None
+    reason = lines[at].removeprefix("error: ")
+    if at != _REGEX_ERROR_LINES - 1:
+        return f"in a regular expression: {reason}"
+    end = len(lines[2].rstrip())
+    # A number would count the escapes that a slash or a line's end got on the way.
+    place = lines[1][4:][max(end - 4 - _PLACE_CHARS, 0) : end - 4].replace(r"\/", "/")
+    return f'in a regular expression, at the end of "{place}": {reason}'
 
 
 def _try(tokenizer: LLTokenizer, grammar: str) -> dict[str, str | int | None]:

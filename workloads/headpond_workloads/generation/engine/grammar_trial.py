@@ -7,15 +7,30 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from threading import Lock, Timer
+from dataclasses import dataclass
+from threading import Event, Lock, Timer
+from typing import cast
 from weakref import finalize
 
 from headpond.engine import Json
-from headpond.errors import EngineFailed, InvalidRequest
+from headpond.errors import EngineFailed, Overloaded
 from headpond_workloads.generation.engine import grammar_child
 
-_WALL_S = 60.0
+_WALL_S = 20.0
 """After this a trial is given up, however little it may have been able to compute."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What a trial found.
+
+    Attributes:
+        refusal: Why the grammar can't be held, or None.
+        size_bytes: About what it takes.
+    """
+
+    refusal: str | None
+    size_bytes: int = 0
 
 
 class GrammarTrial:
@@ -31,20 +46,15 @@ class GrammarTrial:
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
 
-    def check(self, grammar: str, param: str) -> int:
-        """Try a grammar and return about how many bytes it takes.
+    def check(self, grammar: str) -> Verdict:
+        """Try a grammar, after those that are tried already.
 
         Raises:
-            InvalidRequest: It is none, or takes too much; names the field.
             EngineFailed: It can't be tried on this machine.
+            Overloaded: The machine had no time for it.
         """
         with self._lock:
-            answer = self._ask(self._running(), grammar)
-        if answer is None:
-            raise InvalidRequest("it can't be held: it takes too much to follow", param=param)
-        if answer["refusal"] is not None:
-            raise InvalidRequest(f"it can't be held: {answer['refusal']}", param=param)
-        return int(answer["bytes"])
+            return self._ask(self._running(), grammar)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
@@ -62,9 +72,14 @@ class GrammarTrial:
             _write(self._child, dict(self._setup))
         return self._child
 
-    def _ask(self, child: subprocess.Popen[bytes], grammar: str) -> dict[str, str | int] | None:
-        """Return the process's answer, or None when it ended over it."""
-        timer = Timer(_WALL_S, child.kill)
+    def _ask(self, child: subprocess.Popen[bytes], grammar: str) -> Verdict:
+        late = Event()
+
+        def give_up() -> None:
+            late.set()
+            child.kill()
+
+        timer = Timer(_WALL_S, give_up)
         timer.start()
         try:
             _write(child, grammar)
@@ -73,11 +88,16 @@ class GrammarTrial:
             line = b""
         finally:
             timer.cancel()
-        if not line:
-            _end(child)
-            return None
-        answer: dict[str, str | int] = json.loads(line)
-        return answer
+        if line:
+            answer: dict[str, Json] = json.loads(line)
+            return Verdict(
+                refusal=cast("str | None", answer["refusal"]),
+                size_bytes=cast("int", answer["bytes"]),
+            )
+        _end(child)
+        if late.is_set():
+            raise Overloaded("no time to try the form of the output", retry_after_s=_WALL_S)
+        return Verdict(refusal="it takes too much to follow")
 
 
 def _write(child: subprocess.Popen[bytes], value: Json) -> None:

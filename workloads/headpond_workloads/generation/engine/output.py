@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice, takewhile
 
 from headpond_workloads.generation.engine.reader import Parts, Reader
 from headpond_workloads.generation.engine.sampler import Drawn
@@ -16,6 +17,9 @@ from headpond_workloads.generation.items import (
     TokenLogprob,
     TokenUsage,
 )
+
+MAX_ADDED_TOKENS = 4
+"""More control tokens than any tokenizer puts before a text."""
 
 
 class OutputWriter:
@@ -62,6 +66,8 @@ class OutputWriter:
         entries = self._chosen(scores)
         if item.prompt_logprobs is not None and not start:
             entries = (ChosenToken(self._entry(token_ids[0], None), ()), *entries)
+        if entries:
+            entries = self._spelled(entries, max(self._added_tokens(slot) - start, 0))
         text = self._prompt_text(slot) if item.echo and not start else ""
         given = token_ids[start:end]
         return (TextDelta(text=text, token_ids=given, logprobs=entries, is_prompt=True),)
@@ -107,6 +113,26 @@ class OutputWriter:
         if text is not None:
             return text
         return self._vocabulary.spelled(slot.prepared.token_ids)
+
+    def _added_tokens(self, slot: Slot) -> int:
+        """Return how many control tokens the tokenizer put before the text of the prompt."""
+        text = slot.prepared.item.prompt.text
+        if text is None:
+            return 0
+        vocabulary = self._vocabulary
+        control = takewhile(lambda each: not vocabulary.raw(each), slot.prepared.token_ids)
+        leading = [vocabulary.text(each) for each in islice(control, MAX_ADDED_TOKENS)]
+        counts = range(len(leading) + 1)
+        return next(count for count in counts if text.startswith("".join(leading[count:])))
+
+    def _spelled(self, entries: Sequence[ChosenToken], added: int) -> tuple[ChosenToken, ...]:
+        """Spell control tokens of a prompt as its text does: all but the first, added ones."""
+        return tuple(
+            each
+            if at < added or each.chosen.raw
+            else replace(each, chosen=replace(each.chosen, raw=each.chosen.token.encode()))
+            for at, each in enumerate(entries)
+        )
 
     def _chosen(self, drawn: Sequence[Drawn]) -> tuple[ChosenToken, ...]:
         return tuple(

@@ -13,6 +13,9 @@ from tokenizers import Tokenizer as BackendTokenizer
 
 from headpond.errors import BundleError
 
+_NO_TEXT = "\ue000"
+"""A private character, before a name."""
+
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -76,6 +79,27 @@ def longest_bytes(tokenizer: BackendTokenizer, vocabulary: Vocabulary) -> int | 
         return None  # any text may become one unknown token
     shrinks = [_shrinks(each) for each in _parts(tokenizer.normalizer, "normalizers")]
     return None if 0 in shrinks else vocabulary.longest_bytes * math.prod(shrinks)
+
+
+def spelled_out(tokenizer: str) -> str:
+    """Return a tokenizer's JSON under which the names of control tokens are plain text.
+
+    The tokens stay, under the same IDs and names that no text has. The unknown token keeps
+    its own, for the model part of the tokenizer refers to it.
+    """
+    state: dict[str, Any] = json.loads(tokenizer)
+    model = state["model"]
+    new: dict[str, str] = {}
+    for token in state["added_tokens"]:
+        if token["special"] and token["content"] != model.get("unk_token"):
+            new[token["content"]] = token["content"] = _NO_TEXT + token["content"]
+    vocab = model["vocab"]
+    if isinstance(vocab, dict):
+        model["vocab"] = {new.get(name, name): token_id for name, token_id in vocab.items()}
+    else:
+        model["vocab"] = [[new.get(name, name), *rest] for name, *rest in vocab]
+    state["post_processor"] = None  # which adds tokens by their names
+    return json.dumps(state, ensure_ascii=False)
 
 
 def _parts(component: _Component | None, key: str) -> list[dict[str, Any]]:
