@@ -54,6 +54,7 @@ def test_texts_become_items_and_vectors_rows(shape: list[int]) -> None:
         ([2, 2], ["a", "b", "c", "d"], "BYTES", "shape"),
         ([1], [1.0], "FP32", "BYTES"),
         ([0], [], "BYTES", "at least one row"),
+        ([2], ["a", ""], "BYTES", "must not be empty"),
     ],
 )
 def test_other_tensors_are_refused(
@@ -61,6 +62,24 @@ def test_other_tensors_are_refused(
 ) -> None:
     with pytest.raises(InvalidRequest, match=says):
         infer(shape, data, datatype).ask()
+
+
+def test_dimensions_are_a_parameter() -> None:
+    (route,) = [each for each in record.routes if each.path == "/v2/models/{model}/infer"]
+    tensor = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a"]}
+
+    def items(dimensions: Json) -> tuple[object, ...]:
+        body = {"inputs": [tensor], "parameters": {"dimensions": dimensions}}
+        return route.read(Incoming(body=json.dumps(body).encode(), path=PATH)).ask().items
+
+    (item,) = items(4)
+    assert isinstance(item, EmbedItem)
+    assert item.dimensions == 4
+    wrongs: tuple[Json, ...] = ("4", True, [4])
+    for wrong in wrongs:
+        with pytest.raises(InvalidRequest) as refused:
+            items(wrong)
+        assert refused.value.param == "parameters.dimensions"
 
 
 def test_a_model_shows_its_tensors() -> None:

@@ -154,6 +154,7 @@ def test_tensors_and_images_share_a_batch(engine: VisionEngine) -> None:
 
 
 NAN = np.full((SIDE, SIDE, 3), np.nan, "<f4").tobytes()
+HUGE = np.full((SIDE, SIDE, 3), 3e38, "<f4").tobytes()
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,7 @@ NAN = np.full((SIDE, SIDE, 3), np.nan, "<f4").tobytes()
         ({"shape": (-1, SIDE, 3)}, "inputs.0.shape"),
         ({"data": NAN[:-1]}, "inputs.0.data"),
         ({"data": NAN}, "inputs.0.data"),
+        ({"data": HUGE}, "inputs.0.data"),
         ({"dtype": "uint8"}, "inputs.0.data"),
     ],
 )

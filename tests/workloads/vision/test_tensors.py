@@ -51,6 +51,21 @@ def test_encoded_images_become_items_and_logits_rows(shape: list[int]) -> None:
     ]
 
 
+def test_classes_have_labels() -> None:
+    (route,) = [each for each in record.routes if each.path == INFER]
+    body = {
+        "inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": ["GIF"]}],
+        "outputs": [{"name": "logits", "parameters": {"classification": 2}}],
+    }
+    exchange = route.read(Incoming(body=json.dumps(body).encode(), path=PATH))
+    (item,) = exchange.ask().items
+    assert isinstance(item, ImageItem)
+    assert item.labelled
+    given = Logits(values=struct.pack("<3f", 0.5, 2.0, -1.0), labels=("ant", "bee", "cat"))
+    answer = json.loads(rendered(exchange.body(HEADING, events(given), Work())).content)
+    assert answer["outputs"][0]["data"] == ["2:1:bee", "0.5:0:ant"]
+
+
 @pytest.mark.parametrize(
     ("datatype", "dtype", "form"), [("UINT8", "uint8", "12B"), ("FP32", "float32", "<12f")]
 )

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Required, TypedDict
+
+
+class StoreParams(TypedDict, total=False):
+    """Where vectors go before the call is done."""
+
+    collection: Required[str]
+    ids: Required[Sequence[int | str]]
+    payloads: Sequence[Mapping[str, object]] | None
 
 
 class EmbeddingParams(TypedDict, total=False):
@@ -15,3 +23,4 @@ class EmbeddingParams(TypedDict, total=False):
     dimensions: int | None
     user: str | None
     prompt_name: str | None
+    store: StoreParams | None

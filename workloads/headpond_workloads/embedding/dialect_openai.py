@@ -36,6 +36,7 @@ class EmbeddingExchange:
         Raises:
             EmptyInput: A text, or the list of them, is empty.
             TooManyInputs: There are more than a call may hold.
+            InvalidRequest: `store` does not name each text once.
         """
         request = self._request
         found = sources(request.input, "input")
@@ -50,7 +51,8 @@ class EmbeddingExchange:
             )
             for param, text in found
         )
-        return Ask(model=request.model, items=items)
+        store = None if request.store is None else request.store.placement(len(items))
+        return Ask(model=request.model, items=items, store=store)
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
         """Return an `EmbeddingList`.

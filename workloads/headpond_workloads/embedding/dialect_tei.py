@@ -159,7 +159,8 @@ class SimilarityExchange:
             HeadpondError: A text failed.
         """
         source, *others = embeddings(events, self._params)
-        cosines = (dot(source.vectors, other.vectors) for other in others)
+        # Vectors of length 1 in float32 are of length 1 but for rounding.
+        cosines = (max(-1.0, min(1.0, dot(source.vectors, other.vectors))) for other in others)
         return raw_json(json_list(f"{cosine:.9g}" for cosine in cosines))
 
     def stream(self, heading: Heading) -> StreamWriter:

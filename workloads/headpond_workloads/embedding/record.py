@@ -9,6 +9,7 @@ from headpond.errors import (
     EngineFailed,
     InvalidRequest,
     Overloaded,
+    StoreUnavailable,
 )
 from headpond.record import (
     Bounds,
@@ -30,6 +31,7 @@ from headpond.record import (
 from headpond.state import Lifetime, StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.embedding.dialects import routes
+from headpond_workloads.embedding.store import vector
 from headpond_workloads.encoders.schema_fields import MAX_BODY_BYTES, MAX_INPUTS
 
 
@@ -111,6 +113,11 @@ record = WorkloadRecord(
                 summary="the vector of a text holds NaN or infinity",
                 error=EngineFailed,
             ),
+            Failure(
+                name="store_unavailable",
+                summary="the vector store is down, slow, or takes only a part",
+                error=StoreUnavailable,
+            ),
         ),
     ),
     contracts=(
@@ -118,6 +125,7 @@ record = WorkloadRecord(
         Contract(name="vector", vouches_for="weights, precision, pooling or kernels"),
     ),
     engine="headpond_workloads.embedding.engine.load:load",
+    exporter="headpond_workloads.encoders.onnx_export:export",
     tallies=(Tally(name="padded_tokens", summary="Tokens of padding that were computed."),),
     metric_aliases=(
         MetricAlias(name="te_queue_size", measure="waiting"),
@@ -126,4 +134,5 @@ record = WorkloadRecord(
         MetricAlias(name="te_request_tokenization_duration", measure="phase_s:tokenize"),
         MetricAlias(name="te_request_inference_duration", measure="phase_s:forward"),
     ),
+    vector=vector,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import JsonValue
+
 from headpond.errors import InvalidRequest
 from headpond_workloads.embedding.items import (
     DescribeItem,
@@ -12,6 +14,7 @@ from headpond_workloads.embedding.items import (
     EmbedItem,
     Truncation,
 )
+from headpond_workloads.encoders.errors import EmptyInput
 from headpond_workloads.encoders.schema_fields import MAX_INPUTS
 from headpond_workloads.oip.adapter import TensorAdapter, TensorModel, TensorRequest
 from headpond_workloads.oip.datatypes import Datatype
@@ -24,6 +27,8 @@ _TEXT, _VECTOR = "text", "embedding"
 def to_items(request: TensorRequest) -> list[EmbedItem]:
     """Return one item for each text; too long ones are refused.
 
+    The request's parameter `dimensions` means what it does in OpenAI's dialect.
+
     Raises:
         InvalidRequest: The tensor is none of texts; names it.
     """
@@ -31,9 +36,13 @@ def to_items(request: TensorRequest) -> list[EmbedItem]:
     if len(tensor.shape) > 2 or tensor.shape[1:] not in ((), (1,)):
         raise InvalidRequest("must have the shape [n] or [n, 1]", param=f"inputs.{_TEXT}.shape")
     elements = [row.elements()[0] for row in tensor.rows(MAX_INPUTS)]
+    dimensions = _dimensions(request.parameters.get("dimensions"))
     return [
         EmbedItem(
-            text=_text(element, at), truncation=Truncation.NONE, param=f"inputs.{_TEXT}.data.{at}"
+            text=_text(element, at),
+            truncation=Truncation.NONE,
+            dimensions=dimensions,
+            param=f"inputs.{_TEXT}.data.{at}",
         )
         for at, element in enumerate(elements)
     ]
@@ -71,10 +80,19 @@ def describe(payload: object) -> TensorModel:
 
 
 def _text(element: bytes, at: int) -> str:
+    param = f"inputs.{_TEXT}.data.{at}"
+    if not element:
+        raise EmptyInput("must not be empty", param=param)
     try:
         return element.decode()
     except UnicodeDecodeError:
-        raise InvalidRequest("is no UTF-8", param=f"inputs.{_TEXT}.data.{at}") from None
+        raise InvalidRequest("is no UTF-8", param=param) from None
+
+
+def _dimensions(given: JsonValue) -> int | None:
+    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    raise InvalidRequest("must be a whole number", param="parameters.dimensions")
 
 
 adapter = TensorAdapter(

@@ -55,7 +55,8 @@ def info_answer(
         model_dtype=dtype,
         model_type=kind,
         max_input_length=max_tokens,
-        max_batch_tokens=max_batch_tokens,
+        # A text that is longer than a batch goes alone; TEI's clients take this for its bound.
+        max_batch_tokens=max(max_batch_tokens, max_tokens),
         version=version("headpond"),
     )
     content = info.model_dump_json(exclude_none=True).encode()

@@ -10,11 +10,18 @@ from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear, relu, scaled_dot_product_attention
 
 from headpond.errors import EngineFailed
-from headpond_workloads.encoders.config import EncoderConfig
+from headpond_workloads.encoders.config import Activation, EncoderConfig
 from headpond_workloads.encoders.tokens import Floats, Ints, Tokens, starts
 from headpond_workloads.encoders.weights import Affine, EncoderWeights, LayerWeights
 
 _BATCH_TOKENS = {"cpu": 128, "cuda": 16_384}
+
+
+def activated(rows: Tensor, activation: Activation) -> Tensor:
+    """Compute what is between the two products of a layer's second half."""
+    if activation == "relu":
+        return relu(rows)
+    return gelu(rows, approximate="none" if activation == "gelu" else "tanh")
 
 
 class TorchEncoder:
@@ -91,7 +98,8 @@ class TorchEncoder:
             attended = self._attended(linear(rows, qkv.weight, qkv.bias), grid, mask)
             output = linear(attended, layer.output.weight, layer.output.bias)
             rows = self._normalized(rows + output, layer.attention_norm)
-            inner = self._activated(linear(rows, layer.up.weight, layer.up.bias))
+            up = linear(rows, layer.up.weight, layer.up.bias)
+            inner = activated(up, self._config.activation)
             down = linear(inner, layer.down.weight, layer.down.bias)
             rows = self._normalized(rows + down, layer.output_norm)
         return rows
@@ -109,11 +117,6 @@ class TorchEncoder:
         return layer_norm(
             rows, (self._config.hidden,), norm.weight, norm.bias, self._config.epsilon
         )
-
-    def _activated(self, rows: Tensor) -> Tensor:
-        if self._config.activation == "relu":
-            return relu(rows)
-        return gelu(rows, approximate="none" if self._config.activation == "gelu" else "tanh")
 
     def _moved(self, numbers: Ints) -> Tensor:
         return torch.from_numpy(numbers).long().to(self._device)

@@ -32,12 +32,14 @@ class ImageItem:
         selection: Which classes are wanted; None for the model's raw outputs.
         optional: Whether an image that can't be read is answered with `Rejected`, so that
             the others of its call go on; else the call is refused.
+        labelled: Whether raw outputs come with the names of the classes.
         param: The request field it came from, for messages.
     """
 
     data: bytes
     selection: Selection | None = Selection()
     optional: bool = False
+    labelled: bool = False
     param: str = "image"
 
 
@@ -51,6 +53,7 @@ class TensorItem:
             normalised), `float32` for the same after normalisation.
         data: Values in row-major order, little-endian.
         selection: Which classes are wanted; None for the model's raw outputs.
+        labelled: Whether raw outputs come with the names of the classes.
         param: The request field it came from, for messages.
     """
 
@@ -58,6 +61,7 @@ class TensorItem:
     dtype: TensorType
     data: bytes
     selection: Selection | None = None
+    labelled: bool = False
     param: str = "inputs.0"
 
 
@@ -103,9 +107,11 @@ class Logits:
 
     Attributes:
         values: Little-endian float32, one for each label.
+        labels: The names of the classes, where they were asked for.
     """
 
     values: bytes
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

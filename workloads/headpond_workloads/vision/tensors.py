@@ -37,15 +37,22 @@ def to_items(request: TensorRequest) -> list[VisionItem]:
     """
     tensor = request.input(INPUT, Datatype.BYTES, *_DTYPES)
     rows = tensor.rows(MAX_IMAGES)
+    labelled = any(output.classification is not None for output in request.outputs)
     if tensor.datatype is not Datatype.BYTES:
         dtype, param = _DTYPES[tensor.datatype], f"inputs.{INPUT}"
         return [
-            TensorItem(shape=row.shape, dtype=dtype, data=row.data, param=param) for row in rows
+            TensorItem(shape=row.shape, dtype=dtype, data=row.data, labelled=labelled, param=param)
+            for row in rows
         ]
     if tensor.shape[1:] not in ((), (1,)):
         raise InvalidRequest("must have the shape [n] or [n, 1]", param=f"inputs.{INPUT}.shape")
     return [
-        ImageItem(data=row.elements()[0], selection=None, param=f"inputs.{INPUT}.data.{at}")
+        ImageItem(
+            data=row.elements()[0],
+            selection=None,
+            labelled=labelled,
+            param=f"inputs.{INPUT}.data.{at}",
+        )
         for at, row in enumerate(rows)
     ]
 
@@ -53,9 +60,16 @@ def to_items(request: TensorRequest) -> list[VisionItem]:
 def from_outputs(request: TensorRequest, outputs: Sequence[Sequence[object]]) -> list[Tensor]:
     """Return the logits, one row for each image."""
     del request
-    found = [payload.values for (payload,) in outputs if isinstance(payload, Logits)]
-    shape = (len(found), len(found[0]) // _FLOAT_BYTES)
-    return [Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=shape, data=b"".join(found))]
+    found = [payload for (payload,) in outputs if isinstance(payload, Logits)]
+    return [
+        Tensor(
+            name=OUTPUT,
+            datatype=Datatype.FP32,
+            shape=(len(found), len(found[0].values) // _FLOAT_BYTES),
+            data=b"".join(each.values for each in found),
+            labels=found[0].labels,
+        )
+    ]
 
 
 def describe(payload: object) -> TensorModel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,11 +36,13 @@ class Prepared:
         values: The model's pixels, or normalised values.
         choice: The classes that are wanted; None for the raw outputs.
         pixels: What was decoded; 0 for a tensor.
+        labelled: Whether raw outputs come with the names of the classes.
     """
 
     values: Values
     choice: Choice | None
     pixels: int
+    labelled: bool = False
 
 
 _NOTHING = Prepared(values=np.empty((0, 0, 3), np.uint8), choice=None, pixels=0)
@@ -83,7 +85,8 @@ class VisionEngine:
         if isinstance(item, TensorItem):
             return self._plan(self._given(item, choice))
         try:
-            return self._plan(self._decoded(item.data, choice, item.param))
+            prepared = self._decoded(item.data, choice, item.param)
+            return self._plan(replace(prepared, labelled=item.labelled))
         except InvalidRequest as error:
             if not item.optional:
                 raise
@@ -115,7 +118,7 @@ class VisionEngine:
 
     def _given(self, item: TensorItem, choice: Choice | None) -> Prepared:
         values = read_tensor(item, self.preprocessing.size)
-        return Prepared(values=values, choice=choice, pixels=0)
+        return Prepared(values=values, choice=choice, pixels=0, labelled=item.labelled)
 
     def _decoded(self, data: bytes, choice: Choice | None, param: str) -> Prepared:
         picture = decode(
@@ -142,7 +145,8 @@ class VisionEngine:
         if not np.isfinite(logits).all():
             return Outcome(error=EngineFailed("the outputs for this image hold NaN or infinity"))
         if prepared.choice is None:
-            return Outcome(outputs=(Logits(values=logits.astype("<f4").tobytes()),))
+            names = self.labels.names if prepared.labelled else ()
+            return Outcome(outputs=(Logits(values=logits.astype("<f4").tobytes(), labels=names),))
         classes = self.labels.best(logits, prepared.choice)
         return Outcome(outputs=(Classification(classes=classes, pixels=prepared.pixels),))
 

@@ -13,6 +13,9 @@ from headpond_workloads.vision.engine.forward import Floats
 from headpond_workloads.vision.engine.preprocessing import Preprocessing, Size
 from headpond_workloads.vision.items import TensorItem
 
+MOST = 1e6
+"""Normalised values are some units at most; far beyond, a network's outputs are not finite."""
+
 Values = NDArray[np.uint8] | NDArray[np.float32]
 """`(height, width, 3)`: pixels of 0 to 255, or normalised values."""
 
@@ -34,8 +37,11 @@ def read_tensor(item: TensorItem, size: Size) -> Values:
         raise InvalidRequest("the tensor's data does not fit its shape", param=f"{item.param}.data")
     flat: Values = np.frombuffer(item.data, dtype)
     values = flat.reshape(item.shape)
-    if not np.isfinite(values).all():
-        raise InvalidRequest("the tensor holds NaN or infinity", param=f"{item.param}.data")
+    if not (np.abs(values) <= MOST).all():  # false for NaN too
+        raise InvalidRequest(
+            f"the tensor's values must be finite, and lie within {MOST:g} of 0",
+            param=f"{item.param}.data",
+        )
     return values if item.shape == last else values.transpose(1, 2, 0)
 
 
