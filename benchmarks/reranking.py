@@ -42,8 +42,10 @@ def write_model(folder: Path) -> None:
 def write_bundle(model: Path, folder: Path, dtype: str) -> Path:
     """Write and lock a bundle of that model."""
     folder.mkdir()
+    for file in _FILES:
+        (folder / file).hardlink_to(model / file)
     artifacts = "\n".join(
-        f"  - {{name: {name}, source: 'file:{model / file}'}}"
+        f"  - {{name: {name}, source: 'file:{file}'}}"
         for name, file in zip(
             ("weights", "config", "tokenizer", "tokenizer_config"), _FILES, strict=True
         )

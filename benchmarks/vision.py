@@ -1,7 +1,8 @@
 """Image classification beside LitServe: the same weights and photos, over HTTP, as forms.
 
 Photos of 640x480 and of 8 megapixels come from scikit-image's, cut and scaled. LitServe runs
-the same network as TorchScript, in two workers of one thread, with Pillow and torchvision.
+the same network in two workers of one thread, with Pillow and torchvision: as TorchScript, and
+by ONNX Runtime as we do.
 
     make bench SUBJECT=vision
 """
@@ -72,19 +73,26 @@ def theirs_best(body: bytes) -> object:
     return json.loads(body)["classes"]
 
 
-def write_script(path: Path) -> None:
-    """Write the network of the bundle as TorchScript."""
-    import torch  # noqa: PLC0415 - only where the script is made
+def write_networks(folder: Path) -> dict[str, Path]:
+    """Write the network of the bundle as TorchScript and as ONNX."""
+    import numpy as np  # noqa: PLC0415 - only where they are made
+    import torch  # noqa: PLC0415
 
     from headpond.bundle.store import default_cache, open_bundle  # noqa: PLC0415
+    from headpond_workloads.vision.engine.forward import Classifier  # noqa: PLC0415
     from headpond_workloads.vision.engine.networks import load_network  # noqa: PLC0415
+    from headpond_workloads.vision.engine.onnx_export import exported  # noqa: PLC0415
     from headpond_workloads.vision.engine.options import options_of  # noqa: PLC0415
 
     bundle = open_bundle(HERE.parent / BUNDLE)
     checkpoint = options_of(bundle.manifest).checkpoint
     network = load_network(bundle, bundle.manifest.model["labels"], checkpoint, default_cache())
+    script = folder / "network.pt"
     with torch.inference_mode():
-        torch.jit.freeze(torch.jit.trace(network, torch.zeros(1, 3, 224, 224))).save(str(path))
+        torch.jit.freeze(torch.jit.trace(network, torch.zeros(1, 3, 224, 224))).save(str(script))
+    mean, std = np.full(3, 127.0, np.float32), np.full(3, 128.0, np.float32)
+    graph = exported(Classifier(network, mean, std), "network", 224, 224, folder)
+    return {"torch": script, "onnx": graph}
 
 
 def contenders(folder: Path, peers: Sequence[str]) -> list[Contender]:
@@ -99,19 +107,19 @@ def contenders(folder: Path, peers: Sequence[str]) -> list[Contender]:
             settings=f"headpond up; threads: 2, bundle: {BUNDLE}",
         )
     ]
-    if "litserve" in peers:
-        script = folder / "network.pt"
-        write_script(script)
-        command = [sys.executable, str(HERE / "peers/litserve_vision.py"), "8321", str(script)]
+    networks = write_networks(folder) if "litserve" in peers else {}
+    for port, (runtime, path) in enumerate(networks.items(), start=8321):
+        command = [sys.executable, str(HERE / "peers/litserve_vision.py"), str(port), str(path)]
+        name = f"litserve, {runtime}"
         found.append(
             Contender(
-                name="litserve",
+                name=name,
                 server=Server(
-                    name="litserve-vision", command=command, port=8321, ready_path="/readyz"
+                    name=f"litserve-{runtime}", command=command, port=port, ready_path="/readyz"
                 ),
-                target=_target(8321, "/predict"),
+                target=_target(port, "/predict"),
                 read=theirs_best,
-                settings="two workers, one thread each, max_batch_size 8, no timeout",
+                settings=f"two workers of one thread, max_batch_size 8, no timeout, {runtime}",
             )
         )
     return found
@@ -162,7 +170,7 @@ def main() -> None:
             before=before,
             rounds=options.rounds,
             versions=versions("torch", "torchvision", "onnxruntime", "pillow", "ray", "litserve"),
-            quality=quality(run, "litserve" if peers else "headpond"),
+            quality=quality(run, "litserve, torch" if peers else "headpond"),
         ),
     )
     print(path)

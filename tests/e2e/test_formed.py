@@ -53,8 +53,9 @@ def test_embeddings_by_openais_client(platform: Platform, door: str) -> None:
     assert refused.value.param == "input.1"
 
 
-async def test_a_call_of_2048_texts_and_small_ones_beside_it(platform: Platform) -> None:
-    url = f"{platform.direct(EMBEDDING)}/v1/embeddings"
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_call_of_2048_texts_and_small_ones_beside_it(platform: Platform, door: str) -> None:
+    url = f"{base_url(platform, door, EMBEDDING)}/v1/embeddings"
     texts = [f"number {at} of a long list of texts" for at in range(2048)]
     async with httpx2.AsyncClient(headers=AUTH, timeout=120) as client:
 
@@ -110,6 +111,21 @@ def test_images_as_forms_json_and_tensors(platform: Platform, door: str) -> None
         assert oip.is_server_ready(headers=headers)
     best = int(result.as_numpy("logits")[0].argmax())
     assert best == form.json()["data"][0]["classes"][0]["index"]
+
+
+def test_bodies_of_many_megabytes_pass_the_router(platform: Platform) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (1600, 2000, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, "PNG")
+    assert len(file.getvalue()) > 9e6
+    answer = httpx2.post(
+        f"{platform.base_url}/v1/images/classifications",
+        data={"model": VISION},
+        files={"image": ("noise.png", file.getvalue())},
+        headers=AUTH,
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
 
 
 def test_one_path_for_several_workloads(platform: Platform) -> None:
