@@ -338,8 +338,10 @@ def test_a_small_call_is_not_refused_for_a_large_one_of_its_own_tenant() -> None
     bench.submit(*(text(10) for _ in range(3)))
     bench.run(seconds=0.4)
     bench.submit(*(text(10) for _ in range(100)))
-    bench.submit(text(10))
+    small = bench.submit(text(10))
     bench.run()
+    assert bench.lengths(small) == [10]
+    bench.check_clean()
 
 
 def test_an_item_that_planning_answers_needs_no_batch() -> None:

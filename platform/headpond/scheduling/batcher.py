@@ -121,11 +121,7 @@ class Batcher:
             InvalidRequest: An item needs more state than there is.
             Overloaded: The queue is full, or the wait longer than the deadline or the bound.
         """
-        if call.deadline_at_s <= now_s:
-            raise DeadlineExceeded
-        if asked := call.asked:
-            self._admit(call, asked, now_s)
-        return self._book.admit(call, now_s)
+        return self._book.admit(call, now_s, self._admit)
 
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call at the next chance: nobody reads it any more, for the reason `error`."""
@@ -184,11 +180,6 @@ class Batcher:
     def collect(self, now_s: float) -> list[Delivery]:
         """Hand out what there is for each call: for streams at once, else at the end."""
         return self._book.collect(now_s)
-
-    def work_done(self, item: Item) -> Work:
-        """Return the work of an item that never came to its end: none."""
-        del item
-        return Work()
 
     def _admit(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
         tenant, priority = call.call.tenant, call.call.priority

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from headpond.call import Done, Ended, Failed
 from headpond.errors import DeadlineExceeded, HeadpondError
@@ -31,16 +31,34 @@ class CallBook:
         """The calls that are not over."""
         return self._calls
 
-    def admit(self, call: LiveCall, now_s: float) -> Delivery | None:
+    def admit(
+        self,
+        call: LiveCall,
+        now_s: float,
+        enqueue: Callable[[LiveCall, Sequence[Item], float], None],
+    ) -> Delivery | None:
         """Take in a call; what planning has answered of it is answered.
 
+        Args:
+            call: Planned.
+            now_s: When.
+            enqueue: Lets the items wait that planning has not answered, or raises.
+
         Returns:
-            The whole call, when that is all of it.
+            The whole call, when planning has answered all of it.
+
+        Raises:
+            DeadlineExceeded: Its time is up already.
         """
+        if call.deadline_at_s <= now_s:
+            raise DeadlineExceeded
+        asked = call.asked
+        if asked:
+            enqueue(call, asked, now_s)
         for item in call.items:
             if item.plan.answer is not None:
                 item.answer(item.plan.answer)
-        call.open = len(call.asked)
+        call.open = len(asked)
         self._calls[call] = None
         if not call.open:
             return self._finish(call, now_s)

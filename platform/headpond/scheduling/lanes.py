@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headpond.engine import FormedEngine, Outcome
-from headpond.errors import EngineFailed, HeadpondError, NotReady
+from headpond.errors import EngineFailed, HeadpondError
 from headpond.scheduling.batcher import Batch, Batcher
 from headpond.scheduling.border import attempt
 from headpond.scheduling.sequence import Delivery, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
-from headpond.scheduling.worker import Deliver
+from headpond.scheduling.worker import Deliver, refuse_unready
 from headpond.units import Work
 
 Engine = FormedEngine[Any, Any, object]
@@ -84,12 +84,7 @@ class Lanes:
         Raises:
             NotReady: Being stopped, not running, or stuck.
         """
-        if self._stopping:
-            raise NotReady("the model is being stopped", retry_after_s=1.0)
-        if not self.alive:
-            raise NotReady("the model's engine does not run", retry_after_s=1.0)
-        if self._stuck(now_s):
-            raise NotReady("the model's engine is stuck", retry_after_s=1.0)
+        refuse_unready(stopping=self._stopping, alive=self.alive, stuck=self._stuck(now_s))
 
     def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
         """Let a planned call wait for its turns; return it whole when it needs none.
@@ -129,8 +124,9 @@ class Lanes:
                 thread.join(max(until_s - self._clock(), 0.0))
 
     def work_done(self, item: Item) -> Work:
-        """Return the work of the part of an item that was worked off."""
-        return self._batcher.work_done(item)
+        """Return the work of an item that never came to its end: none."""
+        del item
+        return Work()
 
     def snapshot(self, refused: dict[str, int]) -> LoopSnapshot:
         """Return how the loop stands, without waiting for the engine."""

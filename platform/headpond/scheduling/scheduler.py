@@ -22,7 +22,6 @@ from headpond.admission.drain import DrainRate
 from headpond.admission.queue import FairQueue, Waiting
 from headpond.engine import Progress
 from headpond.errors import (
-    DeadlineExceeded,
     DeclarationError,
     HeadpondError,
     InvalidRequest,
@@ -134,11 +133,7 @@ class Scheduler:
             InvalidRequest: An item could never fit the state budget.
             Overloaded: The queue is full, or the wait longer than the deadline or the bound.
         """
-        if call.deadline_at_s <= now_s:
-            raise DeadlineExceeded
-        if asked := call.asked:
-            self._admit(call, asked, now_s)
-        return self._book.admit(call, now_s)
+        return self._book.admit(call, now_s, self._admit)
 
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call at the next chance: nobody reads it any more, for the reason `error`."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from headpond.errors import HeadpondError, NotReady
+from headpond.errors import HeadpondError
 from headpond.scheduling.driver import Driver
 from headpond.scheduling.scheduler import Scheduler
 from headpond.scheduling.sequence import Delivery, Engine, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
-from headpond.scheduling.worker import Deliver
+from headpond.scheduling.worker import Deliver, refuse_unready
 from headpond.units import Work
 
 
@@ -72,12 +72,7 @@ class EngineThread:
         Raises:
             NotReady: Being stopped, not running, or stuck.
         """
-        if self._stopping:
-            raise NotReady("the model is being stopped", retry_after_s=1.0)
-        if not self.alive:
-            raise NotReady("the model's engine does not run", retry_after_s=1.0)
-        if self._stuck(now_s):
-            raise NotReady("the model's engine is stuck", retry_after_s=1.0)
+        refuse_unready(stopping=self._stopping, alive=self.alive, stuck=self._stuck(now_s))
 
     def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
         """Let a planned call wait for its turns; return it whole when it needs none.

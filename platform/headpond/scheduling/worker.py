@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headpond.errors import HeadpondError
+from headpond.errors import HeadpondError, NotReady
 from headpond.scheduling.sequence import Delivery, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.units import Work
 
 Deliver = Callable[[Sequence[Delivery]], None]
+
+
+def refuse_unready(*, stopping: bool, alive: bool, stuck: bool) -> None:
+    """Refuse when a call could not be served now.
+
+    Raises:
+        NotReady: Being stopped, not running, or stuck.
+    """
+    if stopping:
+        raise NotReady("the model is being stopped", retry_after_s=1.0)
+    if not alive:
+        raise NotReady("the model's engine does not run", retry_after_s=1.0)
+    if stuck:
+        raise NotReady("the model's engine is stuck", retry_after_s=1.0)
 
 
 class Worker(Protocol):
