@@ -56,9 +56,12 @@ class VirtualTime(Generic[Key]):
         return min(self._backlogged, key=self._start.__getitem__)
 
     def charge(self, key: Key, work: float) -> None:
-        """Account for `work` given to a key; time goes on when it was its turn."""
-        if key == self.next():
-            self._now = max(self._now, self._start[key])
+        """Account for `work` given to the key whose turn it was."""
+        self._now = max(self._now, self._start[key])
+        self.charge_early(key, work)
+
+    def charge_early(self, key: Key, work: float) -> None:
+        """Account for `work` given to a key before its turn: time does not go on."""
         self._start[key] += work / self._weight_of(key)
 
     def refund(self, key: Key, work: float) -> None:

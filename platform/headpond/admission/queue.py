@@ -180,6 +180,9 @@ class FairQueue(Generic[Content]):
         entry = self._lines[priority][tenant].head()
         if not fits(entry.content):
             return None
+        charged = max(entry.weight, LEAST_CHARGE)
+        self._classes.charge(priority, charged)
+        tenants.charge(tenant, charged)
         self._serve(entry)
         return entry.content
 
@@ -199,6 +202,9 @@ class FairQueue(Generic[Content]):
         if not entries or not fits(entries[0][2].content):
             return None
         entry = entries[0][2]
+        charged = max(entry.weight, LEAST_CHARGE)
+        self._classes.charge_early(entry.priority, charged)
+        self._tenants[entry.priority].charge_early(entry.tenant, charged)
         self._serve(entry)
         return entry.content
 
@@ -241,9 +247,6 @@ class FairQueue(Generic[Content]):
         return self._classes.ahead(priority, in_class, _sum(waiting_classes, classes))
 
     def _serve(self, entry: Waiting[Content]) -> None:
-        charged = max(entry.weight, LEAST_CHARGE)
-        self._classes.charge(entry.priority, charged)
-        self._tenants[entry.priority].charge(entry.tenant, charged)
         line = self._lines[entry.priority][entry.tenant]
         line.pass_time(entry)
         self._leave(line, entry)
