@@ -50,13 +50,18 @@ class Incoming:
         body: The whole body; empty where the method has none.
         content_type: The header of that name, or the empty text.
         path: Parameters of the route's path.
-        headers: By lower-case name.
+        headers: By lower-case name, as ASGI has them.
     """
 
     body: bytes = b""
     content_type: str = ""
     path: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+
+    def header(self, name: str) -> str | None:
+        """Return a header by its lower-case name; None when there is none."""
+        value = self.headers.get(name.encode())
+        return None if value is None else value.decode("latin-1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -204,6 +204,5 @@ class Endpoint:
 
 
 def _incoming(body: bytes, headers: Headers, path: Mapping[str, str]) -> Incoming:
-    """Return a request as dialects read it; ASGI has headers as bytes of Latin-1."""
-    texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
-    return Incoming(body=body, content_type=texts.get("content-type", ""), path=path, headers=texts)
+    content_type = headers.get(b"content-type", b"").decode("latin-1")
+    return Incoming(body=body, content_type=content_type, path=path, headers=headers)

@@ -33,7 +33,8 @@ def one_input(**fields: Json) -> bytes:
 
 def read(body: bytes, headers: Mapping[str, str] | None = None) -> InferExchange:
     path = {"model": "copy"}
-    return InferExchange(adapter, Incoming(body=body, path=path, headers=headers or {}))
+    given = {name.encode(): value.encode() for name, value in (headers or {}).items()}
+    return InferExchange(adapter, Incoming(body=body, path=path, headers=given))
 
 
 def refusal(body: bytes, headers: Mapping[str, str] | None = None) -> InvalidRequest:
@@ -68,7 +69,9 @@ def test_binary_data_follows_the_json_in_the_order_of_the_inputs() -> None:
     ]
     head = json.dumps({"inputs": inputs, "parameters": {"temperature": 2}}).encode()
     tail = struct.pack("<hh", 7, -8) + struct.pack("<I", 2) + b"\xff\x00"
-    wire, data = read_wire(Incoming(body=head + tail, headers=sized(head)))
+    wire, data = read_wire(
+        Incoming(body=head + tail, headers={LENGTH_HEADER.encode(): b"%d" % len(head)})
+    )
     tensors = read_tensors(wire, data, inputs=("a", "b", "c"), outputs=("y",))
     assert tensors.input("a", Datatype.INT16).numbers() == (7, -8)
     assert tensors.input("b", Datatype.FP32).numbers() == (0.5,)

@@ -36,7 +36,7 @@ def read_wire(incoming: Incoming) -> tuple[InferRequest, bytes]:
     Raises:
         InvalidRequest: The JSON is not a request; names the field.
     """
-    length = json_bytes(incoming.body, incoming.headers.get(LENGTH_HEADER))
+    length = json_bytes(incoming.body, incoming.header(LENGTH_HEADER))
     head = incoming.body[:length]
     try:
         return InferRequest.model_validate_json(head), incoming.body[length:]
