@@ -58,7 +58,7 @@ def test_the_pieces_when_asked_for() -> None:
     exchange = tokenize(prompt="ab", return_token_strs=True, add_special_tokens=False)
     (item,) = exchange.ask().items
     assert isinstance(item, TokenizeItem)
-    assert not item.add_special_tokens
+    assert not item.prompt.add_special_tokens
     body = body_of(exchange)
     assert body["token_strs"] == ["a", "b"]
 
@@ -68,7 +68,7 @@ def test_a_conversation() -> None:
     assert isinstance(item, TokenizeItem)
     assert item.prompt.messages == (Message(role="user", content="hi"),)
     assert item.prompt.param == "messages"
-    assert (item.add_special_tokens, item.add_generation_prompt) == (False, False)
+    assert item.prompt.end == "turn"
 
 
 def test_the_text_of_tokens() -> None:
@@ -96,12 +96,18 @@ def test_exactly_one_of_prompt_and_messages(exchange: Exchange, param: str) -> N
     assert refusal.value.param == param
 
 
-def test_going_on_with_the_last_message_is_named() -> None:
-    with pytest.raises(UnsupportedParameter) as refusal:
-        tokenize(messages=[USER], continue_final_message=True).ask()
-    assert refusal.value.param == "continue_final_message"
+def test_going_on_with_the_last_message() -> None:
+    (item,) = tokenize(messages=[USER], continue_final_message=True).ask().items
+    assert isinstance(item, TokenizeItem)
+    assert item.prompt.end == "inside"
     plain = tokenize(messages=[USER])
     assert tokenize(messages=[USER], continue_final_message=False).ask() == plain.ask()
+
+
+def test_special_tokens_for_a_conversation_are_refused() -> None:
+    with pytest.raises(UnsupportedParameter) as refusal:
+        tokenize(messages=[USER], add_special_tokens=True).ask()
+    assert refusal.value.param == "add_special_tokens"
 
 
 @pytest.mark.parametrize(

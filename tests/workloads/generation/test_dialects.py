@@ -276,6 +276,71 @@ class TestCompletionStream:
         assert offsets == [[0], [2]]
 
 
+USED = TokenUsage(prompt_tokens=3, completion_tokens=1)
+
+
+def logprobs_of(exchange: Exchange, events: Sequence[ItemEvent]) -> dict[str, object]:
+    """Return the log-probabilities of an answer, or of the first chunk of a stream."""
+    stream = exchange.ask().stream
+    body = streamed(exchange, events)[0] if stream else bodied(exchange, events)
+    found: dict[str, object] = json.loads(body)["choices"][0]["logprobs"]
+    return found
+
+
+def scored(raw: bytes, logprob: float | None, *top: TokenLogprob) -> ChosenToken:
+    return ChosenToken(TokenLogprob(raw.decode(), raw[0], logprob, raw), tuple(top))
+
+
+def test_log_probabilities_of_the_prompt_in_vllms_shape() -> None:
+    other = TokenLogprob("z", 9, -0.25, b"z")
+    b = TokenLogprob("b", 98, -1.5, b"b")
+    prompt = (scored(b"a", None), scored(b"b", -1.5, other, b), scored(b"c", -7.0, other))
+    end = TextDelta(text="!", logprobs=(token(b"!"),), finish_reason="stop", usage=USED)
+    events: list[ItemEvent] = [
+        Output(0, TextDelta(text="", logprobs=prompt, is_prompt=True)),
+        Output(0, end),
+    ]
+    told = [
+        None,
+        {
+            "98": {"logprob": -1.5, "rank": 2, "decoded_token": "b"},
+            "9": {"logprob": -0.25, "rank": 1, "decoded_token": "z"},
+        },
+        {
+            "99": {"logprob": -7.0, "rank": None, "decoded_token": "c"},
+            "9": {"logprob": -0.25, "rank": 1, "decoded_token": "z"},
+        },
+    ]
+    body = json.loads(bodied(chat(prompt_logprobs=2, logprobs=True), events))
+    assert body["prompt_logprobs"] == told
+    assert [each["token"] for each in body["choices"][0]["logprobs"]["content"]] == ["!"]
+    body = json.loads(bodied(completion(prompt_logprobs=1, logprobs=1), events))
+    shown = body["choices"][0]["prompt_logprobs"]
+    assert list(shown[1]) == ["98", "9"]
+    assert body["choices"][0]["logprobs"]["tokens"] == ["!"]
+    plain = json.loads(bodied(completion(), events))
+    assert "prompt_logprobs" not in plain["choices"][0]
+    plain = json.loads(bodied(chat(), events))
+    assert "prompt_logprobs" not in plain
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tokens_can_read_as_their_ids(stream: bool) -> None:
+    alternative = TokenLogprob("z", 9, -0.25, b"z")
+    said = ChosenToken(TokenLogprob("a", 97, -0.5, b"a"), (alternative,))
+    events: list[ItemEvent] = [
+        Output(0, TextDelta(text="a", logprobs=(said,), finish_reason="stop", usage=USED))
+    ]
+    asked = {"return_tokens_as_token_ids": True, "stream": stream}
+    told = logprobs_of(chat(logprobs=True, top_logprobs=1, **asked), events)
+    top = {"token": "token_id:9", "logprob": -0.25, "bytes": [122]}
+    entry = {"token": "token_id:97", "logprob": -0.5, "bytes": [97], "top_logprobs": [top]}
+    assert told["content"] == [entry]
+    columns = logprobs_of(completion(logprobs=1, **asked), events)
+    assert columns["tokens"] == ["token_id:97"]
+    assert columns["top_logprobs"] == [{"token_id:9": -0.25, "token_id:97": -0.5}]
+
+
 @pytest.mark.parametrize("exchange", [chat(n=2, stream=True), completion(n=2, stream=True)])
 def test_a_failed_choice_fails_the_answer(exchange: Exchange) -> None:
     events = [*text(0, "a"), Failed(1, EngineFailed("NaN"))]

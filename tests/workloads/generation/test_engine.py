@@ -16,6 +16,7 @@ from headpond_workloads.generation.items import (
     Message,
     Prompt,
     Sampling,
+    TokenRules,
     TokenUsage,
 )
 from headpond_workloads.generation.record import record
@@ -149,6 +150,125 @@ def test_a_stop_string_ends_the_text_before_it(engine: GenerationEngine, drive: 
     assert run.text == free.text[: free.text.index(stop)]
     assert run.deltas[-1].finish_reason == "stop"
     assert len(run.output_ids) < len(free.output_ids)
+
+
+def test_a_stop_token_ends_the_text_before_it(engine: GenerationEngine, drive: Drive) -> None:
+    (plain,) = drive(engine, [item(PROMPTS[3])])
+    at = next(at for at in range(4, 20) if plain.output_ids[at] not in plain.output_ids[:at])
+    ends = plain.output_ids[at]
+    run, shown, late = drive(
+        engine,
+        [
+            item(PROMPTS[3], stop_ids=(ends,), ignore_eos=True),
+            item(PROMPTS[3], stop_ids=(ends,), include_stop=True),
+            item(PROMPTS[3], stop_ids=(ends,), rules=TokenRules(min_tokens=20)),
+        ],
+    )
+    assert run.output_ids == shown.output_ids == plain.output_ids[: at + 1]
+    assert run.deltas[-1].finish_reason == shown.deltas[-1].finish_reason == "stop"
+    said = engine.observe({"token_ids": list(PROMPTS[3]), "max_tokens": at})["text"]
+    assert run.text == said
+    assert plain.text.startswith(shown.text)
+    assert len(shown.text) > len(run.text)
+    assert late.deltas[-1].finish_reason == "length"
+    assert ends not in late.output_ids
+
+
+def test_control_tokens_can_be_shown(engine: GenerationEngine, drive: Drive) -> None:
+    only = TokenRules(allowed_ids=(1,))
+    hidden, shown = drive(
+        engine,
+        [
+            item((5,), 3, rules=only),
+            item((5,), 3, rules=only, show_control=True, logprobs=0),
+        ],
+    )
+    assert (hidden.text, shown.text) == ("", "<|im_start|>" * 3)
+    raw = b"".join(each.chosen.raw for delta in shown.deltas for each in delta.logprobs)
+    assert raw.decode() == shown.text
+
+
+def test_only_allowed_tokens_come(engine: GenerationEngine, drive: Drive) -> None:
+    allowed = (40, 41, 300)
+    runs = drive(
+        engine,
+        [
+            item(PROMPTS[at], rules=TokenRules(allowed_ids=allowed), sampling=Sampling(seed=at))
+            for at in range(4)
+        ],
+    )
+    assert {each for run in runs for each in run.output_ids} == set(allowed)
+
+
+def test_bad_words_do_not_come(engine: GenerationEngine, drive: Drive) -> None:
+    (plain,) = drive(engine, [item(PROMPTS[4], logprobs=0)])
+    chosen = [each.chosen for delta in plain.deltas for each in delta.logprobs]
+    banned = next(each for each in chosen if each.token.isascii() and each.token.strip())
+    words = TokenRules(bad_words=(banned.token,))
+    (run,) = drive(engine, [item(PROMPTS[4], rules=words)])
+    assert banned.token_id not in run.output_ids
+    assert len(run.output_ids) == 20
+
+
+def test_a_longer_prompt_is_cut_from_the_left(engine: GenerationEngine, drive: Drive) -> None:
+    long = tuple(at * 7 % 390 for at in range(400))
+    cut, fits, kept, echoed = drive(
+        engine,
+        [
+            GenerationItem(prompt=Prompt(token_ids=long, most_tokens=10), max_output_tokens=5),
+            GenerationItem(prompt=Prompt(token_ids=long, most_tokens="what fits")),
+            GenerationItem(prompt=Prompt(token_ids=(5, 6), most_tokens=10), max_output_tokens=5),
+            GenerationItem(
+                prompt=Prompt(text="So it is, and so", most_tokens=2),
+                max_output_tokens=0,
+                echo=True,
+            ),
+        ],
+    )
+    assert cut.slot.prepared.token_ids == long[-10:]
+    assert fits.slot.prepared.token_ids == long[-159:]
+    assert kept.slot.prepared.token_ids == (5, 6)
+    assert echoed.slot.prompt_tokens == 2
+    assert "So it is, and so".endswith(echoed.text)
+    assert 0 < len(echoed.text) < 16
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"stop_ids": (400,)}, "stop_token_ids"),
+        ({"rules": TokenRules(allowed_ids=(5, 400))}, "allowed_token_ids"),
+        ({"rules": TokenRules(min_tokens=21)}, "min_tokens"),
+    ],
+)
+def test_rules_that_cannot_be_held_are_refused(
+    engine: GenerationEngine, fields: dict[str, object], param: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        engine.plan(item((1,), 20, GREEDY, **fields), "tenant")
+    assert refusal.value.param == param
+
+
+def test_rules_that_leave_no_token_fail_the_item_alone(
+    engine: GenerationEngine, drive: Drive
+) -> None:
+    nothing = TokenRules(allowed_ids=(7,), min_tokens=3)
+    failed, other = drive(engine, [item((5,), rules=nothing, stop_ids=(7,)), item((5,))])
+    assert failed.last is not None
+    assert isinstance(failed.last.error, InvalidRequest)
+    assert failed.last.error.param == "allowed_token_ids"
+    assert len(other.output_ids) == 20
+
+
+def test_a_salt_keeps_cached_prefixes_apart(engine: GenerationEngine, drive: Drive) -> None:
+    prompt = PROMPTS[6]
+    salted = item(prompt, cache_salt="a")
+    drive(engine, [item(prompt)])
+    assert engine.plan(item(prompt), "tenant").shape["cached_tokens"] == 32
+    assert engine.plan(salted, "tenant").shape["cached_tokens"] == 0
+    drive(engine, [salted])
+    assert engine.plan(salted, "tenant").shape["cached_tokens"] == 32
+    assert engine.plan(item(prompt, cache_salt="b"), "tenant").shape["cached_tokens"] == 0
 
 
 def test_bytes_of_logprobs_join_to_the_exact_text(

@@ -14,13 +14,23 @@ from headpond.dialect import Ask, Exchange, Incoming, Route
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.http.errors import invalid_request
 from headpond_workloads.generation.dialects import routes
-from headpond_workloads.generation.items import GenerationItem, Message, Sampling, ToolCall
+from headpond_workloads.generation.items import (
+    GenerationItem,
+    Message,
+    Sampling,
+    TokenRules,
+    ToolCall,
+)
 
 CHAT, COMPLETIONS, *_ = routes
 
 Read = Callable[..., Exchange]
 
 USER = {"role": "user", "content": "hi"}
+CALLS = {
+    "role": "assistant",
+    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
 
 
 def chat(**fields: object) -> Exchange:
@@ -138,6 +148,53 @@ class TestFields:
         )
         assert (made.stop, made.ignore_eos) == (("END",), True)
         assert (made.max_output_tokens, made.max_tokens_param) == (9, "max_completion_tokens")
+
+    @pytest.mark.parametrize("read", [chat, completion])
+    def test_extensions_are_passed_on(self, read: Read) -> None:
+        made = item(
+            read(
+                allowed_token_ids=[5, 6],
+                bad_words=["no"],
+                min_tokens=3,
+                stop_token_ids=[7],
+                include_stop_str_in_output=True,
+                skip_special_tokens=False,
+                cache_salt="s",
+                prompt_logprobs=2,
+                truncate_prompt_tokens=9,
+            )
+        )
+        assert made.rules == TokenRules(min_tokens=3, allowed_ids=(5, 6), bad_words=("no",))
+        assert (made.stop_ids, made.include_stop, made.show_control) == ((7,), True, True)
+        assert (made.cache_salt, made.prompt_logprobs, made.prompt.most_tokens) == ("s", 2, 9)
+
+    @pytest.mark.parametrize("read", [chat, completion])
+    def test_a_prompt_can_be_cut_to_what_fits(self, read: Read) -> None:
+        assert item(read(truncate_prompt_tokens=-1)).prompt.most_tokens == "what fits"
+
+    @pytest.mark.parametrize(
+        ("fields", "end"),
+        [
+            ({}, "answer"),
+            ({"add_generation_prompt": True}, "answer"),
+            ({"add_generation_prompt": False}, "turn"),
+            ({"continue_final_message": True}, "inside"),
+            ({"continue_final_message": True, "add_generation_prompt": False}, "inside"),
+        ],
+    )
+    def test_where_a_conversation_ends(self, fields: dict[str, object], end: str) -> None:
+        assert item(chat(**fields)).prompt.end == end
+
+    def test_documents_and_special_tokens_of_a_prompt(self) -> None:
+        assert item(chat(documents=[{"text": "a"}])).prompt.documents == ({"text": "a"},)
+        assert not item(completion(add_special_tokens=False)).prompt.add_special_tokens
+
+    def test_the_prompt_is_scored_for_whoever_asks_for_more(self) -> None:
+        assert item(completion(echo=True, logprobs=1, prompt_logprobs=3)).prompt_logprobs == 3
+        assert item(completion(echo=True, logprobs=4, prompt_logprobs=3)).prompt_logprobs == 4
+        assert item(completion(max_tokens=0, prompt_logprobs=0)).max_output_tokens == 0
+        made = items(chat(n=2, prompt_logprobs=1).ask())
+        assert [one.prompt_logprobs for one in made] == [1, None]
 
     @pytest.mark.parametrize("off", [0, -1])
     def test_top_k_can_be_off(self, off: int) -> None:
@@ -315,6 +372,13 @@ class TestRefusals:
             (chat(tool_choice="required"), "tool_choice"),
             (completion(max_tokens=0), "max_tokens"),
             (completion(best_of=2, stream=True), "best_of"),
+            (completion(prompt_logprobs=1, stream=True), "prompt_logprobs"),
+            (chat(prompt_logprobs=0, stream=True), "prompt_logprobs"),
+            (
+                chat(continue_final_message=True, add_generation_prompt=True),
+                "continue_final_message",
+            ),
+            (chat(messages=[USER, CALLS], continue_final_message=True), "continue_final_message"),
             (
                 chat(messages=[USER, {"role": "user", "content": [{"type": "text"}]}]),
                 "messages.1.content.0.text",
@@ -339,8 +403,9 @@ class TestRefusals:
             (chat(audio={}), "audio"),
             (chat(prediction={"type": "content", "content": "a"}), "prediction"),
             (chat(web_search_options={}), "web_search_options"),
-            (chat(continue_final_message=True), "continue_final_message"),
-            (chat(add_generation_prompt=False), "add_generation_prompt"),
+            (chat(add_special_tokens=True), "add_special_tokens"),
+            (chat(best_of=2), "best_of"),
+            (chat(echo=True), "echo"),
             (chat(messages=[USER, image()]), "messages.1.content.1"),
             (completion(suffix="z"), "suffix"),
         ],
@@ -354,34 +419,89 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("field", "value"),
         [
-            ("allowed_token_ids", [1]),
-            ("bad_words", ["a"]),
-            ("include_stop_str_in_output", True),
-            ("min_tokens", 1),
-            ("prompt_logprobs", 0),
-            ("stop_token_ids", [0]),
+            ("use_beam_search", True),
+            ("chat_template", "{{ messages }}"),
+            ("include_reasoning", False),
+            ("return_token_ids", True),
+            ("logits_processors", ["a"]),
+            ("regex", "a+"),
+            ("lora_path", "a"),
+            ("no_stop_trim", True),
+            ("grammar", "root ::= a"),
+            ("mirostat", 2),
+            ("typical_p", 0.9),
+            ("repeat_penalty", 1.1),
+            ("n_predict", 8),
         ],
     )
-    def test_what_would_change_every_answer_is_named(
+    def test_what_other_servers_do_is_refused_by_name(
         self, read: Read, field: str, value: object
     ) -> None:
         with pytest.raises(UnsupportedParameter) as refusal:
             read(**{field: value}).ask()
         assert refusal.value.param == field
-        assert refused_at({field: {}}, read) == {field}
+
+    @pytest.mark.parametrize("read", [chat, completion])
+    def test_what_others_send_though_it_asks_for_nothing_is_harmless(self, read: Read) -> None:
+        sent: dict[str, object] = {
+            "chat_template": None,
+            "grammar": "",
+            "include_reasoning": True,
+            "length_penalty": 1.0,
+            "mirostat": 0,
+            "n_predict": -1,
+            "priority": 0,
+            "repeat_penalty": 1.0,
+            "request_id": "r",
+            "separate_reasoning": True,
+            "spaces_between_special_tokens": True,
+            "use_beam_search": False,
+        }
+        assert read(**sent).ask() == read().ask()
+
+    @pytest.mark.parametrize("read", [chat, completion])
+    @pytest.mark.parametrize(
+        ("field", "value", "path"),
+        [
+            ("allowed_token_ids", {}, "allowed_token_ids"),
+            ("allowed_token_ids", [-1], "allowed_token_ids.0"),
+            ("bad_words", ["a", ""], "bad_words.1"),
+            ("bad_words", ["a"] * 257, "bad_words"),
+            ("bad_words", "a", "bad_words"),
+            ("cache_salt", 1, "cache_salt"),
+            ("include_stop_str_in_output", 1, "include_stop_str_in_output"),
+            ("min_tokens", -1, "min_tokens"),
+            ("prompt_logprobs", -1, "prompt_logprobs"),
+            ("prompt_logprobs", 21, "prompt_logprobs"),
+            ("skip_special_tokens", "no", "skip_special_tokens"),
+            ("stop_token_ids", ["a"], "stop_token_ids.0"),
+            ("truncate_prompt_tokens", 0, "truncate_prompt_tokens"),
+            ("truncate_prompt_tokens", -2, "truncate_prompt_tokens"),
+        ],
+    )
+    def test_wrong_extensions_are_named(
+        self, read: Read, field: str, value: object, path: str
+    ) -> None:
+        assert refused_at({field: value}, read) == {path}
 
     @pytest.mark.parametrize("read", [chat, completion])
     def test_values_that_clients_fill_up_with_are_harmless(self, read: Read) -> None:
         filled: dict[str, object] = {
             "add_generation_prompt": True,
+            "add_special_tokens": None,
             "allowed_token_ids": None,
             "bad_words": [],
+            "cache_salt": "",
+            "documents": [],
             "continue_final_message": False,
             "include_stop_str_in_output": False,
             "min_tokens": 0,
             "prediction": None,
             "prompt_logprobs": None,
+            "return_tokens_as_token_ids": False,
+            "skip_special_tokens": True,
             "stop_token_ids": [],
+            "truncate_prompt_tokens": None,
         }
         assert read(**filled).ask() == read().ask()
 

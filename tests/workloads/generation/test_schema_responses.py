@@ -213,7 +213,9 @@ class TestRequest:
             ({"prompt": {}}, "prompt"),
             ({"max_tool_calls": 0}, "max_tool_calls"),
             ({"include": ["message.output_text.logprobs", "zork"]}, "include.1"),
-            ({"stop_token_ids": [1]}, "stop_token_ids"),
+            ({"prompt_logprobs": 1}, "prompt_logprobs"),
+            ({"return_tokens_as_token_ids": True}, "return_tokens_as_token_ids"),
+            ({"use_beam_search": True}, "use_beam_search"),
         ],
     )
     def test_what_is_not_done_is_named(self, fields: dict[str, object], param: str) -> None:

@@ -85,6 +85,21 @@ def test_text_held_back_at_the_end_is_not_lost() -> None:
     assert stream.finish() == "sto"
 
 
+def test_the_stop_string_can_be_shown() -> None:
+    stream = TextStream(["END", "DO"], include_stop=True)
+    assert stream.push(b"a EN") == "a "
+    assert stream.push(b"DO b") == "END"
+    assert (stream.stopped, stream.finish()) == (True, "")
+
+
+def test_a_stop_string_counts_from_where_it_may() -> None:
+    stream = TextStream(["END"])
+    assert stream.push(b"END EN", may_stop=False) == "END EN"
+    assert stream.push(b"D ") == "D "
+    assert stream.push(b"END") == ""
+    assert stream.stopped
+
+
 def test_nothing_follows_a_stop_string() -> None:
     stream = TextStream(["END"])
     assert stream.push(b"one END two") == "one "

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -87,6 +88,30 @@ def test_control_tokens_in_a_message_stay_text(
 def test_control_tokens_in_a_text_are_the_callers_own_rendering(tokenizer: Tokenizer) -> None:
     (start,) = tokenizer.control_ids(["<|im_start|>"])
     assert tokenizer.encode(Prompt(text="<|im_start|>user"))[0] == start
+
+
+@pytest.mark.parametrize("said", ["So far", "So far ", "", "\n so <|im_end|> far", "a<|im_st"])
+def test_a_conversation_can_end_within_its_last_turn(tokenizer: Tokenizer, said: str) -> None:
+    whole = tokenizer.encode(replace(chat(("user", "hi"), ("assistant", said)), end="turn"))
+    inside = tokenizer.encode(replace(chat(("user", "hi"), ("assistant", said)), end="inside"))
+    spelled = tokenizer.vocabulary.spelled(inside)
+    assert spelled.endswith(f"<|im_start|>assistant\n{said}")
+    assert len(tokenizer.control_ids(CONTROL) & set(inside)) <= 2
+    assert spelled == tokenizer.vocabulary.spelled(whole)[: len(spelled)]
+
+
+def test_documents_reach_a_template_that_knows_them(tiny: Tiny, tokenizer: Tokenizer) -> None:
+    prompt = replace(chat(("user", "hi")), documents=({"text": "a <|im_end|> b"},))
+    with pytest.raises(InvalidRequest) as refusal:
+        tokenizer.encode(prompt)
+    assert refusal.value.param == "documents"
+    template = "{% for each in documents %}{{ each.text }};{% endfor %}"
+    knowing = Tokenizer(tiny.tokenizer, vocab_tokens=400, chat_template=template)
+    token_ids = knowing.encode(prompt)
+    assert knowing.vocabulary.spelled(token_ids) == "a <|im_end|> b;"
+    assert not knowing.control_ids(CONTROL) & set(token_ids)
+    with pytest.raises(InvalidRequest, match="control token"):
+        knowing.encode(replace(prompt, documents=({"<|im_end|>": "a"},)))
 
 
 def test_tokens_join_to_the_exact_bytes_of_their_text(tokenizer: Tokenizer) -> None:
@@ -283,7 +308,7 @@ class TestTokens:
     def test_a_conversation_may_end_before_the_answer(self, engine: GenerationEngine) -> None:
         with_prompt = self.tokens(engine, TokenizeItem(prompt=chat(("user", "hi"))))
         without = self.tokens(
-            engine, TokenizeItem(prompt=chat(("user", "hi")), add_generation_prompt=False)
+            engine, TokenizeItem(prompt=replace(chat(("user", "hi")), end="turn"))
         )
         assert with_prompt.token_ids[: len(without.token_ids)] == without.token_ids
         assert len(with_prompt.token_ids) > len(without.token_ids)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import JsonValue
 
 from headpond.dialect import Ask, Heading, ItemEvent, StreamWriter
-from headpond.errors import InvalidRequest, UnsupportedParameter
+from headpond.errors import InvalidRequest
 from headpond.units import Work
 from headpond_workloads.generation.chunks import ChunkFrame, ChunkWriter
 from headpond_workloads.generation.dialect_chat_stream import ChatChunks, chat_reason
@@ -15,16 +16,20 @@ from headpond_workloads.generation.dialect_constraint import (
     read_constraint,
     read_response_format,
 )
-from headpond_workloads.generation.dialect_logprobs import entries
+from headpond_workloads.generation.dialect_logprobs import (
+    check_prompt_logprobs,
+    entries,
+    prompt_entries,
+)
 from headpond_workloads.generation.dialect_messages import read_messages
-from headpond_workloads.generation.dialect_template import template_options
+from headpond_workloads.generation.dialect_template import prompt_end, template_options
 from headpond_workloads.generation.dialect_tools import (
     Toolbox,
     older_toolbox,
     read_tools,
     toolbox,
 )
-from headpond_workloads.generation.items import GenerationItem, Prompt, ToolCall
+from headpond_workloads.generation.items import Prompt, ToolCall
 from headpond_workloads.generation.outcome import Outcome, fold
 from headpond_workloads.generation.schema_chat import (
     AssistantMessage,
@@ -34,12 +39,15 @@ from headpond_workloads.generation.schema_chat import (
     ChatCompletionRequest,
     ChoiceLogprobs,
 )
+from headpond_workloads.generation.schema_logprobs import PromptLogprobs
 from headpond_workloads.generation.schema_tools import FunctionCall, ToolCallMessage
 
 UNSUPPORTED = frozenset(
     {
+        "add_special_tokens",
         "audio",
-        "continue_final_message",
+        "best_of",
+        "echo",
         "modalities",
         "moderation",
         "prediction",
@@ -49,6 +57,7 @@ UNSUPPORTED = frozenset(
     }
 )
 HARMLESS: Mapping[str, tuple[JsonValue, ...]] = {
+    "best_of": (1,),
     "modalities": (["text"],),
     "verbosity": ("medium",),
 }
@@ -71,8 +80,7 @@ class ChatExchange:
         request = self._request
         request.check_stream()
         request.refuse_unsupported(UNSUPPORTED, HARMLESS)
-        if request.add_generation_prompt is False:
-            raise UnsupportedParameter("only true is supported", param="add_generation_prompt")
+        check_prompt_logprobs(request)
         max_tokens, param = self._limit()
         logprobs = self._logprobs()
         tools = self._toolbox()
@@ -80,23 +88,28 @@ class ChatExchange:
         prompt = Prompt(
             messages=read_messages(request.messages),
             tools=tools.tools,
+            documents=request.documents or (),
             template_options=template_options(
                 request.reasoning_effort, request.chat_template_kwargs
             ),
+            end=prompt_end(
+                request.messages,
+                begins=request.add_generation_prompt,
+                continues=request.continue_final_message,
+            ),
+            most_tokens=request.most_tokens,
             param="messages",
         )
         items = tuple(
-            GenerationItem(
-                prompt=prompt,
+            replace(
+                request.item(prompt, sample),
                 max_output_tokens=max_tokens,
-                sampling=request.sampling(sample),
-                stop=request.stop or (),
-                ignore_eos=bool(request.ignore_eos),
                 logprobs=logprobs,
+                # All choices have one prompt, whose log-probabilities are told once.
+                prompt_logprobs=None if sample else request.prompt_logprobs,
                 constraint=constraint,
                 tool_choice=tools.choice,
                 parallel_tool_calls=tools.parallel,
-                adapter=request.adapter,
                 max_tokens_param=param,
             )
             for sample in range(request.choices)
@@ -118,6 +131,7 @@ class ChatExchange:
             choices=[self._choice(index, outcome) for index, outcome in enumerate(outcomes)],
             usage=usage,
             system_fingerprint=heading.fingerprint,
+            prompt_logprobs=self._prompt_logprobs(outcomes[0]),
         )
 
     def stream(self, heading: Heading) -> StreamWriter:
@@ -132,7 +146,8 @@ class ChatExchange:
             choices=[],
         )
         frame = ChunkFrame(blank, include_usage=include_usage)
-        form = ChatChunks(frame, older=self._is_older)
+        by_id = bool(self._request.return_tokens_as_token_ids)
+        form = ChatChunks(frame, older=self._is_older, by_id=by_id)
         samples = self._request.choices
         return ChunkWriter(frame, form, samples=samples, include_usage=include_usage)
 
@@ -171,10 +186,17 @@ class ChatExchange:
                 raise InvalidRequest(f"functions and {field} cannot both be set", param=field)
         return older_toolbox(request.functions, request.function_call)
 
+    def _prompt_logprobs(self, outcome: Outcome) -> PromptLogprobs | None:
+        if self._request.prompt_logprobs is None:
+            return None
+        return prompt_entries(outcome.logprobs[: outcome.prompt_logprobs])
+
     def _choice(self, index: int, outcome: Outcome) -> ChatChoice:
         logprobs = None
         if self._request.logprobs:
-            logprobs = ChoiceLogprobs(content=entries(outcome.logprobs), refusal=None)
+            by_id = bool(self._request.return_tokens_as_token_ids)
+            content = entries(outcome.logprobs[outcome.prompt_logprobs :], by_id=by_id)
+            logprobs = ChoiceLogprobs(content=content, refusal=None)
         return ChatChoice(
             index=index,
             message=_message(outcome, older=self._is_older),

@@ -23,10 +23,17 @@ class ChatChunks:
     accumulator (`openai.lib.streaming.chat`) fails on a choice that skips another.
     """
 
-    def __init__(self, frame: ChunkFrame, *, older: bool) -> None:
-        """Write chunks in a frame; `older` calls are functions, not tools."""
+    def __init__(self, frame: ChunkFrame, *, older: bool, by_id: bool) -> None:
+        """Begin with no choice.
+
+        Args:
+            frame: Of every chunk.
+            older: Whether calls are functions, not tools.
+            by_id: Whether tokens read as their IDs in log-probabilities.
+        """
         self._frame = frame
         self._older = older
+        self._by_id = by_id
         self._begun = 0
         self._templates: dict[tuple[int, bool], ChunkTemplate] = {}
 
@@ -73,7 +80,9 @@ class ChatChunks:
     def _more(self, index: int, delta: Delta, step: TextDelta) -> str:
         logprobs = None
         if step.logprobs:
-            logprobs = ChoiceLogprobs(content=entries(step.logprobs), refusal=None)
+            logprobs = ChoiceLogprobs(
+                content=entries(step.logprobs, by_id=self._by_id), refusal=None
+            )
         return self._frame.choice(
             ChunkChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=None)
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 
 from headpond.dialect import Ask, Heading, ItemEvent, StreamWriter
@@ -13,8 +14,18 @@ from headpond_workloads.generation.dialect_constraint import (
     read_constraint,
     read_response_format,
 )
-from headpond_workloads.generation.dialect_logprobs import LogprobColumns
-from headpond_workloads.generation.items import Constraint, GenerationItem, Prompt, TextDelta
+from headpond_workloads.generation.dialect_logprobs import (
+    LogprobColumns,
+    check_prompt_logprobs,
+    prompt_entries,
+)
+from headpond_workloads.generation.items import (
+    ChosenToken,
+    Constraint,
+    GenerationItem,
+    Prompt,
+    TextDelta,
+)
 from headpond_workloads.generation.outcome import Outcome, fold
 from headpond_workloads.generation.schema_completions import (
     DEFAULT_MAX_TOKENS,
@@ -49,9 +60,12 @@ class CompletionExchange:
         request = self._request
         request.check_stream()
         request.refuse_unsupported({"suffix"}, {})
+        check_prompt_logprobs(request)
         self._check_best_of()
-        if request.max_tokens == 0 and not request.echo:
-            raise InvalidRequest("0 tokens are only allowed with echo", param="max_tokens")
+        if request.max_tokens == 0 and not request.echo and request.prompt_logprobs is None:
+            raise InvalidRequest(
+                "0 tokens are only allowed with echo or prompt_logprobs", param="max_tokens"
+            )
         count = len(request.prompt) * self._samples
         if count > MAX_ITEMS:
             raise InvalidRequest(
@@ -60,7 +74,7 @@ class CompletionExchange:
         constraint = read_constraint(request, read_response_format(request.response_format))
         items = tuple(
             self._item(prompt, sample, constraint)
-            for prompt in map(_prompt, request.prompt)
+            for prompt in map(self._prompt, request.prompt)
             for sample in range(self._samples)
         )
         return Ask(model=request.model, items=items, stream=bool(request.stream))
@@ -98,7 +112,7 @@ class CompletionExchange:
             choices=[],
         )
         frame = ChunkFrame(blank, include_usage=request.include_usage)
-        form = CompletionChunks(frame, with_top=bool(request.logprobs))
+        form = CompletionChunks(frame, self._columns)
         return ChunkWriter(frame, form, samples=self._samples, include_usage=request.include_usage)
 
     def _check_best_of(self) -> None:
@@ -115,31 +129,47 @@ class CompletionExchange:
         logprobs = request.logprobs
         if logprobs is None and self._samples > request.choices:
             logprobs = 0  # what the samples are ranked by
-        return GenerationItem(
-            prompt=prompt,
+        of_prompt = [request.prompt_logprobs, request.logprobs if request.echo else None]
+        return replace(
+            request.item(prompt, sample),
             max_output_tokens=(
                 DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens
             ),
-            sampling=request.sampling(sample),
-            stop=request.stop or (),
-            ignore_eos=bool(request.ignore_eos),
             logprobs=logprobs,
-            prompt_logprobs=request.logprobs if request.echo else None,
+            prompt_logprobs=max((each for each in of_prompt if each is not None), default=None),
             echo=bool(request.echo),
             constraint=constraint,
-            adapter=request.adapter,
         )
 
+    def _prompt(self, source: PromptSource) -> Prompt:
+        request = self._request
+        if not isinstance(source, str):
+            return Prompt(token_ids=source, most_tokens=request.most_tokens)
+        special = request.add_special_tokens is not False
+        return Prompt(text=source, add_special_tokens=special, most_tokens=request.most_tokens)
+
     def _choice(self, index: int, outcome: Outcome) -> CompletionChoice:
+        request = self._request
+        of_prompt = outcome.logprobs[: outcome.prompt_logprobs]
         logprobs = None
-        if self._request.logprobs is not None:
-            columns = LogprobColumns(with_top=self._request.logprobs > 0)
-            logprobs = columns.render(outcome.logprobs)
-        return CompletionChoice(
+        if request.logprobs is not None:
+            said = outcome.logprobs[outcome.prompt_logprobs :]
+            shown = _at_most(of_prompt, request.logprobs) if request.echo else []
+            logprobs = self._columns().render([*shown, *said])
+        choice = CompletionChoice(
             index=index,
             text=outcome.text,
             logprobs=logprobs,
             finish_reason=_reason(outcome.finish_reason),
+        )
+        if request.prompt_logprobs is not None:
+            choice.prompt_logprobs = prompt_entries(_at_most(of_prompt, request.prompt_logprobs))
+        return choice
+
+    def _columns(self) -> LogprobColumns:
+        request = self._request
+        return LogprobColumns(
+            with_top=bool(request.logprobs), by_id=bool(request.return_tokens_as_token_ids)
         )
 
 
@@ -160,8 +190,9 @@ def _id(heading: Heading) -> str:
     return f"cmpl-{heading.request_id}"
 
 
-def _prompt(source: PromptSource) -> Prompt:
-    return Prompt(text=source) if isinstance(source, str) else Prompt(token_ids=source)
+def _at_most(tokens: Sequence[ChosenToken], count: int) -> list[ChosenToken]:
+    """Return tokens with at most so many alternatives."""
+    return [replace(token, top=token.top[:count]) for token in tokens]
 
 
 def _reason(reason: str | None) -> CompletionFinishReason:
@@ -172,10 +203,10 @@ def _reason(reason: str | None) -> CompletionFinishReason:
 class CompletionChunks:
     """The chunks of one streamed call: text, then for each choice once its end."""
 
-    def __init__(self, frame: ChunkFrame, *, with_top: bool) -> None:
-        """Write chunks in a frame, their logprobs with or without alternatives."""
+    def __init__(self, frame: ChunkFrame, new_columns: Callable[[], LogprobColumns]) -> None:
+        """Write chunks in a frame; each choice has log-probabilities of its own."""
         self._frame = frame
-        self._with_top = with_top
+        self._new_columns = new_columns
         self._templates: dict[int, ChunkTemplate] = {}
         self._columns: dict[int, LogprobColumns] = {}
 
@@ -200,7 +231,7 @@ class CompletionChunks:
         return template
 
     def _with_logprobs(self, index: int, delta: TextDelta) -> str:
-        columns = self._columns.setdefault(index, LogprobColumns(with_top=self._with_top))
+        columns = self._columns.setdefault(index, self._new_columns())
         return self._frame.choice(
             CompletionChoice(
                 index=index,

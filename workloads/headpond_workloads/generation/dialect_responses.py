@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 
 from pydantic import JsonValue
@@ -17,7 +18,7 @@ from headpond_workloads.generation.dialect_responses_stream import ResponseWrite
 from headpond_workloads.generation.dialect_responses_whole import render
 from headpond_workloads.generation.dialect_template import template_options
 from headpond_workloads.generation.dialect_tools import Toolbox, read_functions, toolbox
-from headpond_workloads.generation.items import Constraint, FinishReason, GenerationItem, Prompt
+from headpond_workloads.generation.items import Constraint, FinishReason, Prompt
 from headpond_workloads.generation.outcome import UsageCount, deltas
 from headpond_workloads.generation.schema_responses import Response, ResponseRequest
 from headpond_workloads.generation.schema_tools import FunctionParam
@@ -30,6 +31,8 @@ UNSUPPORTED = frozenset(
         "moderation",
         "previous_response_id",
         "prompt",
+        "prompt_logprobs",
+        "return_tokens_as_token_ids",
         "truncation",
     }
 )
@@ -74,19 +77,16 @@ class ResponseExchange:
             messages=read_input(request.input, request.instructions),
             tools=self._tools.tools,
             template_options=template_options(effort, request.chat_template_kwargs),
+            most_tokens=request.most_tokens,
             param="input",
         )
-        item = GenerationItem(
-            prompt=prompt,
+        item = replace(
+            request.item(prompt),
             max_output_tokens=request.max_output_tokens,
-            sampling=request.sampling(),
-            stop=request.stop or (),
-            ignore_eos=bool(request.ignore_eos),
             logprobs=self._logprobs(),
             constraint=read_constraint(request, self._format()),
             tool_choice=self._tools.choice,
             parallel_tool_calls=self._tools.parallel,
-            adapter=request.adapter,
             max_tokens_param="max_output_tokens",
         )
         return Ask(model=request.model, items=(item,), stream=bool(request.stream))

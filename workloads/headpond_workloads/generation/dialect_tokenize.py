@@ -8,7 +8,7 @@ from headpond.dialect import Ask, Heading, ItemEvent, StreamWriter
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.generation.dialect_messages import read_messages
-from headpond_workloads.generation.dialect_template import template_options
+from headpond_workloads.generation.dialect_template import prompt_end, template_options
 from headpond_workloads.generation.dialect_tools import read_tools
 from headpond_workloads.generation.items import DetokenizeItem, Prompt, TokenizeItem, Tokens
 from headpond_workloads.generation.outcome import outputs
@@ -32,19 +32,9 @@ class TokenizeExchange:
 
         Raises:
             InvalidRequest: There is not exactly one of a prompt and messages.
-            UnsupportedParameter: The last message is to be gone on with.
+            UnsupportedParameter: Special tokens are to be added to a conversation.
         """
-        request = self._request
-        if request.continue_final_message:
-            raise UnsupportedParameter("only false is supported", param="continue_final_message")
-        special = request.add_special_tokens
-        item = TokenizeItem(
-            prompt=self._prompt(),
-            # Chat templates spell the special tokens out.
-            add_special_tokens=request.messages is None if special is None else special,
-            add_generation_prompt=request.add_generation_prompt is not False,
-        )
-        return Ask(model=request.model, items=(item,))
+        return Ask(model=self._request.model, items=(TokenizeItem(prompt=self._prompt()),))
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Tokenization:
         """Return the tokens.
@@ -69,13 +59,23 @@ class TokenizeExchange:
         if request.messages is None:
             if request.prompt is None:
                 raise InvalidRequest("give a prompt or messages", param="prompt")
-            return Prompt(text=request.prompt)
+            special = request.add_special_tokens is not False
+            return Prompt(text=request.prompt, add_special_tokens=special)
         if request.prompt is not None:
             raise InvalidRequest("prompt and messages cannot both be set", param="messages")
+        if request.add_special_tokens:
+            raise UnsupportedParameter(
+                "chat templates spell the special tokens out", param="add_special_tokens"
+            )
         return Prompt(
             messages=read_messages(request.messages),
             tools=read_tools(request.tools or ()),
             template_options=template_options(None, request.chat_template_kwargs),
+            end=prompt_end(
+                request.messages,
+                begins=request.add_generation_prompt,
+                continues=request.continue_final_message,
+            ),
             param="messages",
         )
 

@@ -13,6 +13,10 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 ToolChoice = Literal["auto", "none", "required"]
 """Whether the model may, must not, or must call a tool."""
 
+PromptEnd = Literal["answer", "turn", "inside"]
+"""Where a conversation ends as the model reads it: where the answer begins, behind the last
+turn, or inside the last turn, which the model then goes on with."""
+
 ToolName = NewType("ToolName", str)
 """The one tool that must be called, by name."""
 
@@ -76,7 +80,12 @@ class Prompt:
 
     Attributes:
         tools: What a conversation's template shows as callable.
+        documents: What a conversation's template shows as sources.
         template_options: Further variables of the template, e.g. `enable_thinking`.
+        end: Where a conversation ends.
+        add_special_tokens: Whether the tokenizer adds its own around a text.
+        most_tokens: Keep this many of the last tokens, or as many as leave room for the
+            output; None keeps all.
         param: The wire field it came from, for errors: `messages`, `prompt`.
     """
 
@@ -84,7 +93,11 @@ class Prompt:
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
     tools: tuple[Tool, ...] = ()
+    documents: tuple[Mapping[str, Json], ...] = ()
     template_options: Mapping[str, Json] = field(default_factory=dict)
+    end: PromptEnd = "answer"
+    add_special_tokens: bool = True
+    most_tokens: int | Literal["what fits"] | None = None
     param: str = "prompt"
 
 
@@ -116,6 +129,24 @@ class Sampling:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TokenRules:
+    """Which tokens may come at all, whatever their logits.
+
+    Attributes:
+        min_tokens: No token that ends the output comes before so many others.
+        allowed_ids: The only tokens that may come; none for all of them.
+        bad_words: Texts whose tokens must not follow each other, alone or behind a space.
+    """
+
+    min_tokens: int = 0
+    allowed_ids: tuple[int, ...] = ()
+    bad_words: tuple[str, ...] = ()
+
+
+NO_RULES = TokenRules()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationItem:
     """One sequence to generate.
 
@@ -123,8 +154,12 @@ class GenerationItem:
         prompt: What to go on from.
         max_output_tokens: The most tokens to generate; None means what the context leaves.
         sampling: How tokens are chosen.
+        rules: Which tokens may come.
         stop: Strings that end the text; none of them, in part or whole, is given out.
+        stop_ids: Tokens that end the text, which is without them.
+        include_stop: Give out what ended the text as well.
         ignore_eos: Go on past the end-of-sequence token (benchmarks).
+        show_control: Spell control tokens out in the text.
         logprobs: None for none, else how many alternatives to give beside each token (0-20).
         prompt_logprobs: The same for the tokens of the prompt, given out before the output.
         echo: Give the prompt's own text and tokens out before the output.
@@ -132,14 +167,19 @@ class GenerationItem:
         tool_choice: One of `ToolChoice`, or the name of the tool that must be called.
         parallel_tool_calls: Whether one turn may call several tools.
         adapter: The LoRA adapter by name, or None for the model as it is.
+        cache_salt: Only requests of the same one share cached prefixes.
         max_tokens_param: The wire field that set `max_output_tokens`, for errors.
     """
 
     prompt: Prompt
     max_output_tokens: int | None = None
     sampling: Sampling = Sampling()
+    rules: TokenRules = NO_RULES
     stop: tuple[str, ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    include_stop: bool = False
     ignore_eos: bool = False
+    show_control: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     echo: bool = False
@@ -147,6 +187,7 @@ class GenerationItem:
     tool_choice: ToolChoice | ToolName = "auto"
     parallel_tool_calls: bool = True
     adapter: str | None = None
+    cache_salt: str = ""
     max_tokens_param: str = "max_tokens"
 
     @property
@@ -157,16 +198,9 @@ class GenerationItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizeItem:
-    """A prompt whose token IDs are asked for, and nothing generated.
-
-    Attributes:
-        add_special_tokens: Whether the tokenizer adds its own around a text.
-        add_generation_prompt: Whether a conversation ends where the answer begins.
-    """
+    """A prompt whose token IDs are asked for, and nothing generated."""
 
     prompt: Prompt
-    add_special_tokens: bool = True
-    add_generation_prompt: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

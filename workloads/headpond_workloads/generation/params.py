@@ -126,15 +126,23 @@ class SamplingParams(TypedDict, total=False):
     stream_options: StreamOptionsParam | None
     user: str | None
     adapter: str | None
+    allowed_token_ids: Sequence[int] | None
+    bad_words: Sequence[str] | None
+    cache_salt: str | None
     guided_choice: Sequence[str] | None
     guided_grammar: str | None
     guided_json: str | JsonSchema | None
     guided_regex: str | None
     ignore_eos: bool | None
+    include_stop_str_in_output: bool | None
     min_p: float | None
+    min_tokens: int | None
     repetition_penalty: float | None
+    skip_special_tokens: bool | None
+    stop_token_ids: Sequence[int] | None
     structured_outputs: StructuredOutputsParam | None
     top_k: int | None
+    truncate_prompt_tokens: int | None
     extra_body: Mapping[str, object]
 
 
@@ -153,6 +161,11 @@ class ChatParams(SamplingParams, total=False):
     parallel_tool_calls: bool | None
     reasoning_effort: ReasoningEffort | None
     chat_template_kwargs: Mapping[str, object] | None
+    documents: Sequence[Mapping[str, object]] | None
+    add_generation_prompt: bool | None
+    continue_final_message: bool | None
+    prompt_logprobs: int | None
+    return_tokens_as_token_ids: bool | None
     metadata: Mapping[str, str] | None
     prompt_cache_key: str | None
 
@@ -167,6 +180,9 @@ class CompletionParams(SamplingParams, total=False):
     logprobs: int | None
     best_of: int | None
     echo: bool | None
+    add_special_tokens: bool | None
+    prompt_logprobs: int | None
+    return_tokens_as_token_ids: bool | None
 
 
 class TokenizeParams(TypedDict, total=False):
@@ -178,6 +194,7 @@ class TokenizeParams(TypedDict, total=False):
     tools: Sequence[ToolParam] | None
     add_special_tokens: bool | None
     add_generation_prompt: bool | None
+    continue_final_message: bool | None
     chat_template_kwargs: Mapping[str, object] | None
     return_token_strs: bool | None
     extra_body: Mapping[str, object]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from headpond.errors import InvalidRequest, UnsupportedParameter
-from headpond_workloads.generation.items import Sampling
+from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling, TokenRules
 from headpond_workloads.generation.schema_constraint import (
     Choices,
     ExpressionText,
@@ -17,6 +17,7 @@ from headpond_workloads.generation.schema_constraint import (
     StructuredOutputs,
 )
 from headpond_workloads.generation.schema_fields import (
+    TRUNCATE_TO_FIT,
     Count,
     Flag,
     JsonObject,
@@ -24,28 +25,27 @@ from headpond_workloads.generation.schema_fields import (
     NonEmpty,
     Number,
     Stop,
-    Texts,
     TokenIds,
+    Truncation,
+    at_most,
 )
+from headpond_workloads.generation.schema_foreign import check_foreign
 
 MAX_CHOICES = 16
 SEED_BOUND = 2**63
 TOP_K_OFF = -1
 """What some clients send for "keep every token"; 0 means the same."""
 
-UNSUPPORTED = frozenset(
-    {
-        "allowed_token_ids",
-        "bad_words",
-        "include_stop_str_in_output",
-        "min_tokens",
-        "prompt_logprobs",
-        "stop_token_ids",
-    }
-)
-"""Fields of vLLM that would change the answer of every dialect."""
+MAX_WORDS = 256
+MAX_WORD_CHARS = 1024
+MAX_PROMPT_LOGPROBS = 20
 
-HARMLESS: Mapping[str, tuple[JsonValue, ...]] = {"min_tokens": (0,)}
+
+BadWords = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=MAX_WORD_CHARS)], ...],
+    Field(fail_fast=True),
+    at_most(MAX_WORDS),
+]
 
 
 class StreamOptions(BaseModel):
@@ -58,9 +58,12 @@ class StreamOptions(BaseModel):
 
 
 class SamplingRequest(BaseModel):
-    """The fields that mean the same in every dialect of generation."""
+    """The fields that mean the same in every dialect of generation.
 
-    model_config = ConfigDict(frozen=True)
+    Unknown fields are kept, for those of other servers that are to be refused.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     model: NonEmpty
     stream: Flag | None = None
@@ -105,17 +108,42 @@ class SamplingRequest(BaseModel):
         default=None, description="Extension: keep this many tokens; 0 or -1 keeps all."
     )
 
-    allowed_token_ids: TokenIds | None = None
-    bad_words: Texts | None = None
-    include_stop_str_in_output: Flag | None = None
-    min_tokens: Annotated[Count, Field(ge=0)] | None = None
-    prompt_logprobs: Count | None = None
-    stop_token_ids: TokenIds | None = None
+    allowed_token_ids: TokenIds | None = Field(
+        default=None, description="Extension: no other token is generated."
+    )
+    bad_words: BadWords | None = Field(
+        default=None, description="Extension: the tokens of these texts are not generated."
+    )
+    cache_salt: str | None = Field(
+        default=None, description="Extension: cached prefixes are shared under one salt only."
+    )
+    include_stop_str_in_output: Flag | None = Field(
+        default=None, description="Extension: the text goes up to the end of what stopped it."
+    )
+    min_tokens: Annotated[Count, Field(ge=0)] | None = Field(
+        default=None, description="Extension: nothing ends the text before so many tokens."
+    )
+    prompt_logprobs: Annotated[Count, Field(ge=0, le=MAX_PROMPT_LOGPROBS)] | None = Field(
+        default=None, description="Extension: how likely the tokens of the prompt were."
+    )
+    return_tokens_as_token_ids: Flag | None = Field(
+        default=None, description="Extension: tokens in log-probabilities read token_id:1."
+    )
+    skip_special_tokens: Flag | None = Field(
+        default=None, description="Extension: whether the text is without control tokens (true)."
+    )
+    stop_token_ids: TokenIds | None = Field(
+        default=None, description="Extension: the text ends before one of these tokens."
+    )
+    truncate_prompt_tokens: Truncation | None = Field(
+        default=None,
+        description="Extension: keep so many of the prompt's last tokens; -1 as many as fit.",
+    )
 
     def refuse_unsupported(
         self, names: Set[str], harmless: Mapping[str, Iterable[JsonValue]]
     ) -> None:
-        """Refuse fields that ask for what is not done: those of `names`, and every dialect's.
+        """Refuse fields that ask for what is not done: those of `names`, and other servers'.
 
         Null, and the empty values with which client libraries fill up, ask for nothing. An
         empty object asks for something: its defaults.
@@ -127,8 +155,8 @@ class SamplingRequest(BaseModel):
         Raises:
             UnsupportedParameter: Names the first such field.
         """
-        harmless = {**HARMLESS, **harmless}
-        fields = self.model_dump(include={*UNSUPPORTED, *names}, mode="json")
+        check_foreign(self.model_extra or {})
+        fields = self.model_dump(include=set(names), mode="json")
         for name, value in fields.items():
             # Zero equals false, and is no empty value.
             if value is None or value is False or value in ("", []):
@@ -146,6 +174,31 @@ class SamplingRequest(BaseModel):
             raise InvalidRequest(
                 "stream_options is only allowed when stream is true", param="stream_options"
             )
+
+    def item(self, prompt: Prompt, sample: int = 0) -> GenerationItem:
+        """Return the prompt's sample number `sample`, as far as all dialects say it alike."""
+        return GenerationItem(
+            prompt=prompt,
+            sampling=self.sampling(sample),
+            rules=TokenRules(
+                min_tokens=self.min_tokens or 0,
+                allowed_ids=self.allowed_token_ids or (),
+                bad_words=self.bad_words or (),
+            ),
+            stop=self.stop or (),
+            stop_ids=self.stop_token_ids or (),
+            include_stop=bool(self.include_stop_str_in_output),
+            ignore_eos=bool(self.ignore_eos),
+            show_control=self.skip_special_tokens is False,
+            adapter=self.adapter,
+            cache_salt=self.cache_salt or "",
+        )
+
+    @property
+    def most_tokens(self) -> int | Literal["what fits"] | None:
+        """How many tokens of a prompt are kept; None keeps all."""
+        most = self.truncate_prompt_tokens
+        return "what fits" if most == TRUNCATE_TO_FIT else most
 
     def sampling(self, sample: int = 0) -> Sampling:
         """Return how the prompt's sample number `sample` is drawn: each has its own seed."""

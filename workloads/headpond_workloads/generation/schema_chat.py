@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from headpond_workloads.generation.schema import GenerationRequest, Usage
 from headpond_workloads.generation.schema_fields import (
+    MAX_DOCUMENTS,
     MAX_PARTS,
     MAX_TURNS,
     Count,
@@ -18,7 +19,7 @@ from headpond_workloads.generation.schema_fields import (
     NonEmpty,
     at_most,
 )
-from headpond_workloads.generation.schema_logprobs import TokenLogprobs
+from headpond_workloads.generation.schema_logprobs import PromptLogprobs, TokenLogprobs
 from headpond_workloads.generation.schema_tools import (
     FEW,
     FunctionCall,
@@ -101,6 +102,9 @@ Messages = Annotated[
 ]
 
 
+Documents = Annotated[tuple[JsonObject, ...], Field(fail_fast=True), at_most(MAX_DOCUMENTS)]
+
+
 class ChatCompletionRequest(GenerationRequest):
     """A conversation to go on with."""
 
@@ -123,15 +127,25 @@ class ChatCompletionRequest(GenerationRequest):
     chat_template_kwargs: JsonObject | None = Field(
         default=None, description="Extension: further variables of the model's chat template."
     )
+    documents: Documents | None = Field(
+        default=None, description="Extension: sources that the model's chat template shows."
+    )
+    add_generation_prompt: Flag | None = Field(
+        default=None, description="Extension: whether the answer's turn is begun (true)."
+    )
+    continue_final_message: Flag | None = Field(
+        default=None, description="Extension: the answer goes on with the last message."
+    )
 
     metadata: Metadata | None = None
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
 
-    add_generation_prompt: Flag | None = None
+    add_special_tokens: Flag | None = None
     audio: JsonObject | None = None
-    continue_final_message: Flag | None = None
+    best_of: Count | None = None
+    echo: Flag | None = None
     modalities: Annotated[tuple[str, ...], Field(fail_fast=True), FEW] | None = None
     moderation: JsonObject | None = None
     prediction: JsonObject | None = None
@@ -172,7 +186,7 @@ class ChatChoice(BaseModel):
 
 
 class ChatCompletion(BaseModel):
-    """The answer to a conversation."""
+    """The answer to a conversation; with `prompt_logprobs` only where they were asked for."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -181,6 +195,7 @@ class ChatCompletion(BaseModel):
     choices: list[ChatChoice]
     usage: Usage | None = None
     system_fingerprint: str | None = None
+    prompt_logprobs: PromptLogprobs | None = Field(default=None, exclude_if=_absent)
 
 
 class Delta(BaseModel):

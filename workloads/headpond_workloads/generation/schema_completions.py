@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from headpond_workloads.generation.schema import MAX_CHOICES, GenerationRequest, Usage
 from headpond_workloads.generation.schema_fields import MAX_ID, MAX_ITEMS, Count, Flag
+from headpond_workloads.generation.schema_logprobs import PromptLogprobs
 
 COMPLETIONS_PATH = "/v1/completions"
 
@@ -63,10 +64,14 @@ class CompletionRequest(GenerationRequest):
 
     prompt: Prompts
     max_tokens: Annotated[Count, Field(ge=0)] | None = Field(
-        default=None, description="With echo it may be 0: only the prompt is scored."
+        default=None,
+        description="With echo or prompt_logprobs it may be 0: only the prompt is scored.",
     )
     logprobs: Annotated[Count, Field(ge=0, le=5)] | None = None
     best_of: Annotated[Count, Field(ge=1, le=MAX_CHOICES)] | None = None
+    add_special_tokens: Flag | None = Field(
+        default=None, description="Extension: whether the tokenizer adds its own (true)."
+    )
 
     echo: Flag | None = None
     suffix: str | None = None
@@ -85,6 +90,10 @@ class CompletionLogprobs(BaseModel):
     text_offset: list[int]
 
 
+def _absent(value: object) -> bool:
+    return value is None
+
+
 class CompletionChoice(BaseModel):
     """One sample of one prompt, or its part of a chunk."""
 
@@ -92,6 +101,7 @@ class CompletionChoice(BaseModel):
     text: str
     logprobs: CompletionLogprobs | None = None
     finish_reason: CompletionFinishReason | None = None
+    prompt_logprobs: PromptLogprobs | None = Field(default=None, exclude_if=_absent)
 
 
 class Completion(BaseModel):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
 MAX_STOPS = 4
@@ -19,12 +19,16 @@ MAX_BIAS = 100.0
 MAX_ID = 2**31
 """Token IDs are below this, whatever the model."""
 
+TRUNCATE_TO_FIT = -1
+"""What vLLM's clients send for "keep as many tokens of the prompt as fit"."""
+
 MAX_METADATA = 16
 MAX_ITEMS = 128
 """The most sequences of one call: prompts times samples."""
 
 MAX_TURNS = 8192
 MAX_PARTS = 1024
+MAX_DOCUMENTS = 256
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 """What OpenAI allows for the names of tools and of schemas."""
 
@@ -85,6 +89,13 @@ def _bias(value: object) -> float:
     return float(value)
 
 
+def _read_truncation(count: int) -> int:
+    if count < 1 and count != TRUNCATE_TO_FIT:
+        raise PydanticCustomError("truncation", f"must be at least 1, or {TRUNCATE_TO_FIT}")
+    return count
+
+
+Truncation = Annotated[Count, AfterValidator(_read_truncation)]
 Stop = Annotated[
     tuple[NonEmpty, ...],
     Field(fail_fast=True),
@@ -96,4 +107,3 @@ LogitBias = Annotated[
 ]
 Metadata = Annotated[dict[str, str], Field(fail_fast=True, max_length=MAX_METADATA)]
 TokenIds = Annotated[tuple[TokenId, ...], Field(fail_fast=True)]
-Texts = Annotated[tuple[str, ...], Field(fail_fast=True)]

@@ -20,3 +20,16 @@ class TokenLogprobs(BaseModel):
     logprob: float
     bytes: list[int] | None
     top_logprobs: list[TopLogprob]
+
+
+class PromptLogprob(BaseModel):
+    """A token that came, or might have, in one place of a prompt, as vLLM tells it."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+"""For each token of a prompt the likeliest tokens, and the one that came, by their IDs; the
+rank is null where it came and is none of the likeliest. The first token has null."""

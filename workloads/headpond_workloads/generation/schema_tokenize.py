@@ -23,12 +23,14 @@ class TokenizeRequest(BaseModel):
     tools: Tools | None = None
     add_special_tokens: Flag | None = Field(
         default=None,
-        description="Whether the tokenizer adds its own; by default to a prompt only.",
+        description="Whether the tokenizer adds its own to a prompt (true).",
     )
     add_generation_prompt: Flag | None = Field(
         default=None, description="Whether a conversation ends where the answer begins (true)."
     )
-    continue_final_message: Flag | None = None
+    continue_final_message: Flag | None = Field(
+        default=None, description="Whether a conversation ends within its last message."
+    )
     chat_template_kwargs: JsonObject | None = None
     return_token_strs: Flag | None = None
 

@@ -45,11 +45,13 @@ class BlockManager:
         """Prompt tokens that were found there."""
         return self._prefix.hit_tokens if self._prefix else 0
 
-    def names(self, namespace: str, adapter: str | None, token_ids: Sequence[int]) -> Chain | None:
+    def names(
+        self, namespace: str, adapter: str | None, token_ids: Sequence[int], salt: str = ""
+    ) -> Chain | None:
         """Return the names of a prompt's blocks; safe to call from any thread."""
         if self._prefix is None:
             return None
-        return self._prefix.chain(namespace, adapter, token_ids)
+        return self._prefix.chain(namespace, adapter, token_ids, salt)
 
     def cached_tokens(self, names: Chain | None, most: int) -> int:
         """Return how many leading tokens are held now; safe to call from any thread."""

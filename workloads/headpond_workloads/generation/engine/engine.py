@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from headpond.engine import Immediate, Json, Plan, Progress, Quantum
 from headpond.errors import EngineFailed
@@ -18,6 +19,7 @@ from headpond_workloads.generation.engine.sampler import Drawer, Drawn, SamplerS
 from headpond_workloads.generation.engine.sequence import Portion, Prepared, Slot, Status
 from headpond_workloads.generation.engine.speculation import Speculation
 from headpond_workloads.generation.engine.text import TextStream
+from headpond_workloads.generation.engine.token_rules import gate_of
 from headpond_workloads.generation.engine.tokenizer import Tokenizer
 from headpond_workloads.generation.items import (
     DetokenizeItem,
@@ -70,6 +72,7 @@ class GenerationEngine:
         self._symbols = symbols
         self._speculation = speculation
         self._drawer = drawer
+        self._eos_ids = eos_ids
         self._writer = OutputWriter(tokenizer.vocabulary, eos_ids)
 
     @property
@@ -109,13 +112,11 @@ class GenerationEngine:
 
     def _plan(self, item: GenerationItem, namespace: str) -> Plan[Prepared]:
         adapter = self._limits.adapter(item.adapter)
-        prompt = self._conversation.prompt(item)
-        self._limits.check_length(self._tokenizer.least_tokens(prompt), prompt.param)
-        token_ids = self._tokenizer.encode(prompt)
+        item, token_ids = self._read(item)
         max_output_tokens = self._limits.output_tokens(item, len(token_ids))
-        self._limits.check_sampling(item.sampling)
-        matcher = self._conversation.matcher(item, self._tokenizer.ending(token_ids), namespace)
-        names = self._blocks.names(namespace, item.adapter, token_ids)
+        self._limits.check_tokens(item, max_output_tokens)
+        grammar = self._conversation.matcher(item, self._tokenizer.ending(token_ids), namespace)
+        names = self._blocks.names(namespace, item.adapter, token_ids, item.cache_salt)
         reusable = len(token_ids) - 1 if item.prompt_logprobs is None else 0
         return Plan(
             shape={
@@ -129,9 +130,29 @@ class GenerationEngine:
                 max_output_tokens=max_output_tokens,
                 names=names,
                 adapter=adapter,
-                matcher=matcher,
+                matcher=gate_of(
+                    item,
+                    grammar,
+                    encode=self._tokenizer.spelling,
+                    vocab_tokens=self._limits.vocab_tokens,
+                    eos_ids=self._eos_ids,
+                ),
             ),
         )
+
+    def _read(self, item: GenerationItem) -> tuple[GenerationItem, Sequence[int]]:
+        """Return the tokens of an item's prompt, and the item; of a text cut short, with these."""
+        prompt = self._conversation.prompt(item)
+        if prompt.most_tokens is None:
+            self._limits.check_length(self._tokenizer.least_tokens(prompt), prompt.param)
+        token_ids = self._tokenizer.encode(prompt)
+        kept = self._limits.kept_tokens(item, len(token_ids))
+        if kept == len(token_ids):
+            return item, token_ids
+        token_ids = token_ids[-kept:]
+        if prompt.text is None:
+            return item, token_ids
+        return replace(item, prompt=Prompt(token_ids=tuple(token_ids))), token_ids
 
     def start(self, plan: Plan[Prepared]) -> Slot:
         """Return a slot that holds no block yet; steps take them as tokens come."""
@@ -142,7 +163,7 @@ class GenerationEngine:
             prompt_tokens=len(prepared.token_ids),
             table=self._blocks.table(),
             sampler=SamplerState(prepared.item.sampling, prepared.token_ids, prepared.matcher),
-            text=TextStream(prepared.item.stop),
+            text=TextStream(prepared.item.stop, include_stop=prepared.item.include_stop),
             reader=self._conversation.reader(
                 prepared.item, self._tokenizer.ending(prepared.token_ids)
             ),

@@ -23,6 +23,7 @@ from transformers import PreTrainedTokenizerFast
 from headpond.errors import InvalidRequest
 from headpond_workloads.generation.engine.grammar_child import LIMITS, refusal
 from headpond_workloads.generation.engine.grammar_trial import GrammarTrial
+from headpond_workloads.generation.engine.token_gate import Bits, TokenGate
 from headpond_workloads.generation.engine.trial_queue import TrialQueue
 from headpond_workloads.generation.engine.vocabulary import spelled_out
 
@@ -47,7 +48,7 @@ class Matcher:
         self._param = param
         self._bits = np.zeros((vocab_tokens + 31) // 32, dtype=np.int32)
 
-    def bits(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    def bits(self) -> Bits:
         """Return which tokens can follow, one bit each; none when none can."""
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         if self._matcher.is_error():
@@ -71,7 +72,7 @@ class Matcher:
         return InvalidRequest(f"it can't be held: {refusal(self._matcher)}", param=self._param)
 
 
-def mask(logits: Tensor, held: Sequence[tuple[int, Matcher]]) -> None:
+def mask(logits: Tensor, held: Sequence[tuple[int, TokenGate]]) -> None:
     """Set the logits of tokens that can't follow to minus infinity, in place.
 
     Args:

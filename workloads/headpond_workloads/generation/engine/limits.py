@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headpond.errors import ContextLengthExceeded, InvalidRequest
-from headpond_workloads.generation.items import GenerationItem, Sampling
+from headpond_workloads.generation.items import GenerationItem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,15 +84,37 @@ class Limits:
             )
         return asked
 
-    def check_sampling(self, sampling: Sampling) -> None:
-        """Refuse biases on tokens that the model does not have.
+    def kept_tokens(self, item: GenerationItem, prompt_tokens: int) -> int:
+        """Return how many of the last tokens of a prompt are kept, at least one."""
+        most = item.prompt.most_tokens
+        if most is None:
+            return prompt_tokens
+        if most == "what fits":
+            asked = item.max_output_tokens
+            most = max(1, self.context_tokens - (1 if asked is None else asked))
+        return min(most, prompt_tokens)
+
+    def check_tokens(self, item: GenerationItem, max_output_tokens: int) -> None:
+        """Refuse settings about tokens that the model does not have, or that can't all come.
 
         Raises:
             InvalidRequest: Names the token.
         """
-        for token_id in sampling.logit_bias:
-            if not 0 <= token_id < self.vocab_tokens:
-                raise InvalidRequest(
-                    f"token ID {token_id} is outside the vocabulary (0 to {self.vocab_tokens - 1})",
-                    param="logit_bias",
-                )
+        for param, token_ids in (
+            ("logit_bias", item.sampling.logit_bias),
+            ("stop_token_ids", item.stop_ids),
+            ("allowed_token_ids", item.rules.allowed_ids),
+        ):
+            for token_id in token_ids:
+                if not 0 <= token_id < self.vocab_tokens:
+                    raise InvalidRequest(
+                        f"token ID {token_id} is outside the vocabulary "
+                        f"(0 to {self.vocab_tokens - 1})",
+                        param=param,
+                    )
+        if item.rules.min_tokens > max_output_tokens:
+            raise InvalidRequest(
+                f"{item.rules.min_tokens} tokens are more than the {max_output_tokens} that may "
+                "be generated",
+                param="min_tokens",
+            )

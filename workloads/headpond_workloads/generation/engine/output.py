@@ -13,6 +13,7 @@ from headpond_workloads.generation.engine.vocabulary import Vocabulary
 from headpond_workloads.generation.items import (
     ChosenToken,
     FinishReason,
+    GenerationItem,
     TextDelta,
     TokenLogprob,
     TokenUsage,
@@ -42,13 +43,14 @@ class OutputWriter:
             reason = self._append(slot, each.token_id, parts)
         if reason is not None:
             slot.status = Status.FINISHED
-        wanted = slot.prepared.item.logprobs is not None
+        item = slot.prepared.item
+        chosen = self._chosen(drawn[: len(token_ids)]) if item.logprobs is not None else ()
         return TextDelta(
             text=parts.text,
             reasoning=parts.reasoning,
             tool_calls=parts.calls,
             token_ids=tuple(token_ids),
-            logprobs=self._chosen(drawn[: len(token_ids)]) if wanted else (),
+            logprobs=self._spelled(chosen, 0) if item.show_control else chosen,
             finish_reason=reason,
             usage=_usage(slot) if reason is not None else None,
         )
@@ -77,12 +79,16 @@ class OutputWriter:
 
         One by one, so that a sequence is the same whether or not tokens came as drafts.
         """
-        reader = slot.reader
+        reader, item = slot.reader, slot.prepared.item
         slot.token_ids.append(token_id)
         slot.reasoning_tokens += reader is not None and reader.reasons
         slot.sampler.remember(token_id)
-        text = slot.text.push(self._raw(token_id, reader))
-        reason = self._finish_reason(slot, token_id)
+        ends = self._ends(item, token_id)
+        text = ""
+        if item.include_stop or not ends:
+            may_stop = slot.output_tokens > item.rules.min_tokens
+            text = slot.text.push(self._raw(slot, token_id), may_stop=may_stop)
+        reason = "stop" if ends else self._finish_reason(slot)
         if reason is not None:
             text += slot.text.finish()
         if reader is None:
@@ -93,17 +99,21 @@ class OutputWriter:
             _add(parts, reader.finish())
         return _reason_to_call(reader, reason)
 
-    def _raw(self, token_id: int, reader: Reader | None) -> bytes:
-        """Return a token's bytes; a control token that the reader looks for is spelled out."""
+    def _raw(self, slot: Slot, token_id: int) -> bytes:
+        """Return a token's bytes; a control token that somebody looks for is spelled out."""
         raw = self._vocabulary.raw(token_id)
-        if raw or reader is None:
+        if raw:
             return raw
         spelled = self._vocabulary.text(token_id)
-        return spelled.encode() if spelled in reader.marks else raw
+        read = slot.reader is not None and spelled in slot.reader.marks
+        return spelled.encode() if read or slot.prepared.item.show_control else raw
 
-    def _finish_reason(self, slot: Slot, token_id: int) -> FinishReason | None:
-        ended = token_id in self._eos_ids and not slot.prepared.item.ignore_eos
-        if ended or slot.text.stopped or slot.sampler.complete:
+    def _ends(self, item: GenerationItem, token_id: int) -> bool:
+        """Return whether a token ends an output, whatever text it has."""
+        return (token_id in self._eos_ids and not item.ignore_eos) or token_id in item.stop_ids
+
+    def _finish_reason(self, slot: Slot) -> FinishReason | None:
+        if slot.text.stopped or slot.sampler.complete:
             return "stop"
         return "length" if slot.output_tokens >= slot.prepared.max_output_tokens else None
 
@@ -126,7 +136,7 @@ class OutputWriter:
         return next(count for count in counts if text.startswith("".join(leading[count:])))
 
     def _spelled(self, entries: Sequence[ChosenToken], added: int) -> tuple[ChosenToken, ...]:
-        """Spell control tokens of a prompt as its text does: all but the first, added ones."""
+        """Spell control tokens as the text does: all but the first, added ones."""
         return tuple(
             each
             if at < added or each.chosen.raw

@@ -61,9 +61,11 @@ class PrefixCache:
         self.queried_tokens = 0
         self.hit_tokens = 0
 
-    def chain(self, namespace: str, adapter: str | None, token_ids: Sequence[int]) -> Chain:
-        """Return the names of a prompt's full blocks within a namespace."""
-        identity = json.dumps([*self._scope, namespace, adapter]).encode()
+    def chain(
+        self, namespace: str, adapter: str | None, token_ids: Sequence[int], salt: str = ""
+    ) -> Chain:
+        """Return the names of a prompt's full blocks within a namespace, and a salt's part of it."""
+        identity = json.dumps([*self._scope, namespace, adapter, salt]).encode()
         chain = Chain(root=blake2b(identity, digest_size=_NAME_BYTES).digest())
         self._extend(chain, token_ids, len(token_ids))
         return chain

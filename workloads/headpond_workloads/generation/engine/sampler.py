@@ -13,7 +13,8 @@ from torch import Tensor
 
 from headpond.errors import HeadpondError
 from headpond_workloads.generation.engine.drawing import draw_rows
-from headpond_workloads.generation.engine.grammar import Matcher, mask
+from headpond_workloads.generation.engine.grammar import mask
+from headpond_workloads.generation.engine.token_gate import TokenGate
 from headpond_workloads.generation.items import Sampling
 
 GREEDY_BELOW = 1e-5
@@ -28,14 +29,14 @@ class SamplerState:
     __slots__ = ("_counts", "_prompt", "_seed", "matcher", "sampling")
 
     def __init__(
-        self, sampling: Sampling, prompt_ids: Sequence[int], matcher: Matcher | None = None
+        self, sampling: Sampling, prompt_ids: Sequence[int], matcher: TokenGate | None = None
     ) -> None:
         """Keep the settings, and the tokens only where a penalty needs them.
 
         Args:
             sampling: How tokens are chosen.
             prompt_ids: What the sequence began with.
-            matcher: What its output must be, or None.
+            matcher: What its output has to pass, or None.
         """
         self.sampling = sampling
         self.matcher = matcher

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headpond_workloads.generation.engine.blocks import BlockTable
-from headpond_workloads.generation.engine.grammar import Matcher
 from headpond_workloads.generation.engine.guesses import Guesses
 from headpond_workloads.generation.engine.prefix import Chain
 from headpond_workloads.generation.engine.reader import Reader
 from headpond_workloads.generation.engine.sampler import SamplerState
 from headpond_workloads.generation.engine.text import TextStream
+from headpond_workloads.generation.engine.token_gate import TokenGate
 from headpond_workloads.generation.items import GenerationItem
 
 SCORED_TOKENS = 64
@@ -35,7 +35,7 @@ class Prepared:
     Attributes:
         names: The names of the prompt's blocks, or None without a prefix cache.
         adapter: The number of the LoRA adapter, or None.
-        matcher: At the start of what the output must be, or None.
+        matcher: At the start of what the output has to pass, or None.
     """
 
     item: GenerationItem
@@ -43,7 +43,7 @@ class Prepared:
     max_output_tokens: int
     names: Chain | None = None
     adapter: int | None = None
-    matcher: Matcher | None = None
+    matcher: TokenGate | None = None
 
     @property
     def returns_prompt(self) -> bool:

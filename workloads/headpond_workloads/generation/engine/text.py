@@ -35,23 +35,29 @@ class TextStream:
     """The text of one sequence, given out as its tokens come.
 
     The text ends before the stop string that is complete first (of two that end together,
-    before the longer), so the split into tokens has no influence. Bytes that can't become
+    before the longer), or behind it, so the split into tokens has no influence. Bytes that can't become
     a character are U+FFFD; a character that is cut off by the end is left out.
     """
 
-    __slots__ = ("_decoder", "_held", "_matchers", "stopped")
+    __slots__ = ("_decoder", "_held", "_include_stop", "_matchers", "stopped")
 
-    def __init__(self, stops: Iterable[str] = ()) -> None:
-        """Watch for the stop strings that are not empty."""
+    def __init__(self, stops: Iterable[str] = (), *, include_stop: bool = False) -> None:
+        """Watch for the stop strings that are not empty, and give out the one that comes or not."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._matchers = [StopMatcher(stop) for stop in stops if stop]
         self._held = ""
+        self._include_stop = include_stop
         self.stopped = False
 
-    def push(self, raw: bytes) -> str:
-        """Add a token's bytes and return the text that is now certain."""
+    def push(self, raw: bytes, *, may_stop: bool = True) -> str:
+        """Add a token's bytes and return the text that is now certain.
+
+        Args:
+            raw: The bytes.
+            may_stop: Whether a stop string may begin here; once one may, later ones may too.
+        """
         fresh = self._decoder.decode(raw)
-        if not self._matchers:
+        if not self._matchers or not may_stop:
             return fresh
         if self.stopped:
             return ""
@@ -61,7 +67,8 @@ class TextStream:
             complete = [len(each.stop) for each in self._matchers if each.advance(char)]
             if complete:
                 self.stopped = True
-                return self._release(at - max(complete), drop_rest=True)
+                end = at if self._include_stop else at - max(complete)
+                return self._release(end, drop_rest=True)
         return self._release(len(self._held) - max(each.matched for each in self._matchers))
 
     def finish(self) -> str:

@@ -9,6 +9,7 @@ from typing import cast
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
+from headpond.engine import Json
 from headpond.errors import InvalidRequest
 from headpond_workloads.generation.engine.tool_words import ToolWords, described
 from headpond_workloads.generation.engine.turns import check_keys, options, turn
@@ -63,16 +64,14 @@ class Tokenizer:
         Raises:
             InvalidRequest: It is empty, holds IDs the model lacks, or the template refuses it.
         """
-        if prompt.token_ids is not None:
-            token_ids = self._checked(prompt.token_ids, prompt.param)
-        elif prompt.text is not None:
-            with self._lock:
-                token_ids = self._backend.encode(prompt.text)
-        else:
-            token_ids = self._render(prompt)
+        token_ids = self._encoded(prompt)
         if not token_ids:
             raise InvalidRequest("the prompt is empty; give at least one token", param=prompt.param)
         return token_ids
+
+    def spelling(self, text: str) -> list[int]:
+        """Return the tokens of a text, which may be empty, without any that are added to it."""
+        return self._tokenized(text, add_special_tokens=False)
 
     def least_tokens(self, prompt: Prompt) -> int:
         """Return how many tokens a prompt has at least, without tokenizing it."""
@@ -90,25 +89,15 @@ class Tokenizer:
         return self.vocabulary.spelled(token_ids[-_ENDING_TOKENS:])
 
     def tokens(self, item: TokenizeItem | DetokenizeItem, context_tokens: int) -> Tokens:
-        """Return the tokens of a prompt, or the text of tokens.
+        """Return the tokens of a prompt, which may be empty, or the text of tokens.
 
         Raises:
-            InvalidRequest: As `encode`.
+            InvalidRequest: It holds IDs the model lacks, or the template refuses it.
         """
         if isinstance(item, DetokenizeItem):
             token_ids = self._checked(item.token_ids, item.param)
             return self._spelled(token_ids, context_tokens)
-        prompt = item.prompt
-        if prompt.messages is not None:
-            token_ids = self._render(prompt, add_generation_prompt=item.add_generation_prompt)
-        elif prompt.text is not None:
-            with self._lock:
-                token_ids = self._backend.encode(
-                    prompt.text, add_special_tokens=item.add_special_tokens
-                )
-        else:
-            token_ids = self.encode(prompt)
-        return self._spelled(token_ids, context_tokens)
+        return self._spelled(self._encoded(item.prompt), context_tokens)
 
     def _spelled(self, token_ids: Sequence[int], context_tokens: int) -> Tokens:
         with self._lock:
@@ -125,6 +114,18 @@ class Tokenizer:
         vocabulary = self._backend.get_vocab()
         return frozenset(vocabulary[token] for token in tokens if token in vocabulary)
 
+    def _encoded(self, prompt: Prompt) -> list[int]:
+        if prompt.token_ids is not None:
+            return self._checked(prompt.token_ids, prompt.param)
+        if prompt.text is None:
+            return self._render(prompt)
+        return self._tokenized(prompt.text, add_special_tokens=prompt.add_special_tokens)
+
+    def _tokenized(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        with self._lock:
+            token_ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens)
+        return token_ids
+
     def _checked(self, token_ids: Sequence[int], param: str) -> list[int]:
         for token_id in token_ids:
             if not 0 <= token_id < self._vocab_tokens:
@@ -134,7 +135,7 @@ class Tokenizer:
                 )
         return list(token_ids)
 
-    def _render(self, prompt: Prompt, *, add_generation_prompt: bool = True) -> list[int]:
+    def _render(self, prompt: Prompt) -> list[int]:
         if not prompt.messages:
             raise InvalidRequest("there are no messages; give at least one", param=prompt.param)
         template = self._template(prompt)
@@ -146,7 +147,9 @@ class Tokenizer:
         syntax = self._words.syntax if self._words is not None else None
         turns = [turn(message, syntax) for message in messages]
         told = [described(tool) for tool in tools]
-        check_keys([*turns, *told, options(prompt)], self.vocabulary.control, prompt.param)
+        documents = self._documents(prompt, template)
+        keyed = [*turns, *told, *documents, options(prompt)]
+        check_keys(keyed, self.vocabulary.control, prompt.param)
         # transformers types messages as texts alone; templates take calls and tools too.
         render = cast("Callable[..., list[int]]", self._backend.apply_chat_template)
         try:
@@ -154,8 +157,10 @@ class Tokenizer:
                 return render(
                     turns,
                     tools=told or None,
+                    documents=documents or None,
                     chat_template=template,
-                    add_generation_prompt=add_generation_prompt,
+                    add_generation_prompt=prompt.end == "answer",
+                    continue_final_message=prompt.end == "inside",
                     sanitize_control_tokens=True,
                     return_dict=False,
                     **options(prompt),
@@ -174,6 +179,14 @@ class Tokenizer:
             raise InvalidRequest(
                 "this model has no chat template; send a prompt", param=prompt.param
             ) from None
+
+    def _documents(self, prompt: Prompt, template: str) -> list[dict[str, Json]]:
+        if prompt.documents and "documents" not in template:
+            raise InvalidRequest(
+                "this model's chat template knows of no documents; put them into messages",
+                param="documents",
+            )
+        return [dict(document) for document in prompt.documents]
 
     def _told(self, prompt: Prompt) -> tuple[Message, ...]:
         """Put tools, calls and results into words."""
