@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(300)]
 
 BUNDLE = Path(__file__).parents[3] / "bundles" / "smollm2-135m-instruct"
+DRAFTED = BUNDLE.with_name("smollm2-135m-instruct-drafted")
 SETTINGS = EngineSettings(state_bytes=120 * 2**20, threads=2)
 COUNT = 16
 
@@ -153,6 +154,42 @@ def test_tokens_in_bfloat16_leave_transformers_at_near_ties_only(
         ours, theirs = (float(logits[token_id]) for token_id in pairs[apart])
         # Two steps of bfloat16 at the size of these logits.
         assert abs(ours - theirs) <= 2 * 2**-7 * max(abs(ours), abs(theirs))
+
+
+NEWS = (
+    "The river rose by two metres on Monday night. On Tuesday the mayor of Millbrook closed the "
+    "lower bridge, and the school on Canal Street sent its pupils home."
+)
+
+
+def with_drafts(bundle: Bundle, method: str) -> Bundle:
+    """The bundle that takes drafts from its own int4 form, or the plain one by prompt lookup."""
+    if method == "draft":
+        return open_bundle(DRAFTED)
+    execution = bundle.manifest.execution.model_copy(
+        update={"options": {"speculation": {"method": method}}}
+    )
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"execution": execution}))
+
+
+@pytest.mark.parametrize("method", ["draft", "prompt_lookup"])
+def test_drafts_change_no_token_and_are_accepted(
+    bundle: Bundle, rounded: GenerationEngine, drive: Drive, method: str
+) -> None:
+    repeat = replace(ITEMS[0], prompt=user(f"Repeat this text word by word:\n\n{NEWS}"))
+    items = [replace(item, max_output_tokens=32) for item in (*ITEMS[:4], repeat)]
+    sampled = [replace(item, sampling=Sampling(temperature=0.7, seed=5)) for item in items]
+    expected = [drive(rounded, [item])[0].output_ids for item in (*items, *sampled)]
+    drafted = with_drafts(bundle, method)
+    engine = load(drafted, SETTINGS)
+    check_fixtures(record, drafted.manifest, engine.observe)
+    assert [drive(engine, [item])[0].output_ids for item in (*items, *sampled)] == expected
+    together = drive(engine, items, stagger=1)
+    assert [run.output_ids for run in together] == expected[: len(items)]
+    tallies = engine.tallies()
+    assert tallies["draft_tokens"] > 50
+    # The int4 form is nearly the same model; the text that is looked up, nearly the output.
+    assert tallies["accepted_draft_tokens"] > tallies["draft_tokens"] / 3
 
 
 PERSON: dict[str, Json] = {
