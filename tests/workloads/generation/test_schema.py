@@ -432,6 +432,8 @@ class TestRefusals:
             ("typical_p", 0.9),
             ("repeat_penalty", 1.1),
             ("n_predict", 8),
+            ("return_token_ids", 1),
+            ("vllm_xargs", {"a": 1}),
         ],
     )
     def test_what_other_servers_do_is_refused_by_name(
@@ -445,6 +447,8 @@ class TestRefusals:
     def test_what_others_send_though_it_asks_for_nothing_is_harmless(self, read: Read) -> None:
         sent: dict[str, object] = {
             "chat_template": None,
+            "regex": "",
+            "samplers": [],
             "grammar": "",
             "include_reasoning": True,
             "length_penalty": 1.0,

@@ -17,11 +17,11 @@ _VLLM: Mapping[str, tuple[JsonValue, ...]] = {
     "guided_whitespace_pattern": (),
     "include_reasoning": (True,),
     "kv_transfer_params": (),
-    "logits_processors": ([],),
+    "logits_processors": (),
     "mm_processor_kwargs": ({},),
-    "return_token_ids": (False,),
+    "return_token_ids": (),
     "thinking_token_budget": (),
-    "use_beam_search": (False,),
+    "use_beam_search": (),
     "vllm_xargs": ({},),
 }
 _SGLANG: Mapping[str, tuple[JsonValue, ...]] = {
@@ -31,31 +31,32 @@ _SGLANG: Mapping[str, tuple[JsonValue, ...]] = {
     "lora_path": (),
     "max_new_tokens": (),
     "min_new_tokens": (0,),
-    "no_stop_trim": (False,),
+    "no_stop_trim": (),
     "regex": (),
-    "return_hidden_states": (False,),
+    "return_hidden_states": (),
     "separate_reasoning": (True,),
     "session_params": (),
-    "stop_regex": ([],),
+    "stop_regex": (),
 }
 _LLAMA_CPP: Mapping[str, tuple[JsonValue, ...]] = {
     "dry_multiplier": (0,),
     "dynatemp_range": (0,),
-    "grammar": ("",),
+    "grammar": (),
     "json_schema": (),
-    "lora": ([],),
+    "lora": (),
     "mirostat": (0,),
     "n_predict": (-1,),
     "n_probs": (0,),
     "repeat_penalty": (1,),
-    "samplers": ([],),
+    "samplers": (),
     "t_max_predict_ms": (0,),
     "top_n_sigma": (-1,),
     "typical_p": (1,),
     "xtc_probability": (0,),
 }
 FOREIGN: Mapping[str, tuple[JsonValue, ...]] = {**_VLLM, **_SGLANG, **_LLAMA_CPP}
-"""Each field with the values, besides null, that ask for nothing."""
+"""Each field with the values that ask for nothing: false, where there is none. Null, an empty
+text and an empty list never ask for anything."""
 
 INSTEAD: Mapping[str, str] = {
     "chat_template": "the template is the bundle's; chat_template_kwargs sets its variables",
@@ -85,8 +86,9 @@ def check_foreign(unknown: Mapping[str, JsonValue]) -> None:
         UnsupportedParameter: Names the first such field.
     """
     for name, value in unknown.items():
-        harmless = FOREIGN.get(name)
-        if harmless is None or value is None or value in harmless:
+        if name not in FOREIGN or value is None or value in ("", []):
+            continue
+        if value in (FOREIGN[name] or (False,)):
             continue
         hint = INSTEAD.get(name)
         message = f"{name} is not supported" if hint is None else f"{name}: {hint}"
