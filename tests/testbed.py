@@ -111,13 +111,13 @@ def running_platform(folder: Path) -> Iterator[Platform]:
     """Start `headpond up` as a user would, and stop it with Ctrl-C."""
     port = free_port()
     log = folder / "up.log"
-    paths = filter(None, [os.environ.get("PYTHONPATH")])
     declared = declare_workload(folder / "declared", "echo", "headpond.testing.echo:record")
+    paths = [str(declared), os.environ.get("PYTHONPATH", "")]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "headpond.cli", "up", str(serve_config(folder, port))],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(declared), *paths])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             stdout=output,
             stderr=output,
             start_new_session=True,

@@ -172,3 +172,21 @@ def test_a_key_of_another_tenant_gets_the_same_vectors(platform: Platform) -> No
         for key in (KEY, OTHER_KEY)
     ]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_headers_that_serve_could_not_decode(platform: Platform, door: str) -> None:
+    url = f"{base_url(platform, door, EMBEDDING)}/v1/embeddings"
+    host, port = platform.base_url.removeprefix("http://").split(":")
+    body = b'{"model": "%s", "input": "a"}' % EMBEDDING.encode()
+    head = (
+        f"POST {url.removeprefix(platform.base_url)} HTTP/1.1\r\nhost: {host}\r\n"
+        f"authorization: Bearer {KEY}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+    ).encode()
+    odd = b"x-request-id: caf\xe9\r\nx-session-id: \xff\r\nx-request-timeout-seconds: 0.001\r\n"
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(head + odd + b"\r\n" + body)
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.lower().count(b"x-request-id:") == 1
