@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headpond.bundle.manifest import Manifest
 from headpond.call import Call, ModelCard
-from headpond.errors import InvalidRequest, ModelNotFound
+from headpond.errors import ModelNotFound
 from headpond.record import WorkloadRecord
 from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.loop import Loop
@@ -47,11 +47,11 @@ class LocalBackend:
         """Admit a call whose model a router has resolved to this bundle.
 
         Raises:
-            InvalidRequest: The model serves another workload.
+            ModelNotFound: The model serves another workload.
             HeadpondError: The loop refused the call.
         """
         if call.workload != self.record.name:
-            raise InvalidRequest(
+            raise ModelNotFound(
                 f"The model `{call.model}` serves {self.record.name}, not {call.workload}.",
                 param="model",
             )

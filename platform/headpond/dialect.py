@@ -98,6 +98,23 @@ ErrorForm = Callable[[HeadpondError], ErrorAnswer]
 """How a dialect writes errors, where it does not do so as OpenAI does."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Addresses of a dialect that no route answers: its clients get an error they can read.
+
+    Attributes:
+        path: One address; with a slash at its end, all below it.
+        fail: How the error looks.
+    """
+
+    path: str
+    fail: ErrorForm
+
+    def holds(self, path: str) -> bool:
+        """Say whether an address is one of these."""
+        return path.startswith(self.path) if self.path.endswith("/") else path == self.path
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heading:
     """What dialects repeat in every body of one answer.

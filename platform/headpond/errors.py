@@ -26,7 +26,7 @@ The class docstring's first line is the default message.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +80,18 @@ class HeadpondError(Exception):
     def default_message(cls) -> str:
         """Return the first line of the class docstring."""
         return (cls.__doc__ or cls.__name__).splitlines()[0]
+
+    def named(self, param: str) -> Self:
+        """Return the error, which names the field `param` where it named none."""
+        if self.param is None:
+            self.param = param
+        return self
+
+    def described(self) -> str:
+        """Return the message for bodies without a place for the field: it leads."""
+        if self.param is None or self.message.startswith(self.param):
+            return self.message
+        return f"{self.param}: {self.message}"
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Cross process borders with every field (exceptions pickle only `args`)."""

@@ -14,7 +14,7 @@ from enum import StrEnum
 from headpond.batching import Continuous, Formed
 from headpond.bundle.contract import Contract
 from headpond.consistency import inconsistencies
-from headpond.dialect import Route
+from headpond.dialect import Route, Unserved
 from headpond.errors import BundleError, DeclarationError, HeadpondError
 from headpond.phases import Phase, PhaseKind
 from headpond.state import StateModel, StateTerm
@@ -210,6 +210,7 @@ class WorkloadRecord:
         exporter: `module:function` that writes a bundle as ONNX; imported to export only. See
             `headpond.bundle.exporting.Exporter`.
         vector: Makes a vector of an output, where outputs can go to a vector store.
+        unserved: Addresses that clients of its dialects may ask for, and no route answers.
     """
 
     name: str
@@ -231,6 +232,7 @@ class WorkloadRecord:
     metric_aliases: tuple[MetricAlias, ...] = ()
     exporter: str | None = None
     vector: Callable[[object], Sequence[float]] | None = None
+    unserved: tuple[Unserved, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the declaration against itself.

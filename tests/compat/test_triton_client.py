@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import ml_dtypes
@@ -150,6 +150,29 @@ def test_metadata_and_ready(client: triton.InferenceServerClient) -> None:
         BUNDLE, [given(np.zeros((1, 2), np.int8), binary=True)], model_version=VERSION
     )
     assert result.get_response()["model_version"] == VERSION
+
+
+def test_the_configuration(client: triton.InferenceServerClient) -> None:
+    for name, version in ((MODEL, ""), (BUNDLE, VERSION)):
+        told = client.get_model_config(name, version)
+        assert (told["name"], told["platform"], told["max_batch_size"]) == (name, "toy", 0)
+        assert told["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 3]}]
+
+
+def test_what_there_is_not_is_an_error_that_the_client_can_read(
+    client: triton.InferenceServerClient,
+) -> None:
+    asked: list[Callable[[], object]] = [
+        lambda: client.get_model_config("nobody"),
+        lambda: client.get_inference_statistics(MODEL),
+        client.get_trace_settings,
+        client.get_system_shared_memory_status,
+        lambda: client.unload_model(MODEL),
+    ]
+    for ask in asked:
+        with pytest.raises(InferenceServerException, match=r"nobody|nothing at this") as missing:
+            ask()
+        assert missing.value.status() == "404"
 
 
 def test_a_model_that_is_not_there(client: triton.InferenceServerClient) -> None:

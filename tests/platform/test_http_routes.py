@@ -21,6 +21,7 @@ from headpond.dialect import (
     Raw,
     Route,
     StreamWriter,
+    Unserved,
 )
 from headpond.errors import DeclarationError, HeadpondError, InvalidRequest
 from headpond.form import read_form
@@ -103,7 +104,8 @@ INFO = Route.get(
 
 
 def records() -> list[WorkloadRecord]:
-    pictures = replace(measuring_record(), routes=(PICTURES, SHOW, INFO))
+    unserved = (Unserved("/paintings", own_error), Unserved("/gallery/", own_error))
+    pictures = replace(measuring_record(), routes=(PICTURES, SHOW, INFO), unserved=unserved)
     return [pictures, replace(pictures, name="other", routes=(SHOW, INFO))]
 
 
@@ -187,7 +189,8 @@ async def test_the_model_in_the_path_chooses_the_workload(
     assert [call.workload for call in backend.calls] == ["other", "measuring"]
     backend.cards = (*backend.cards, card("x", "neither"))
     wrong = await client.get("/show/x/thing")
-    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "model")
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (404, "model_not_found")
+    assert "serves neither" in wrong.json()["error"]["message"]
     literal = await client.get("/show/{model}/{what}")
     assert literal.json()["error"]["code"] == "model_not_found"
     missing = await client.get("/show/nobody/thing")
@@ -231,11 +234,42 @@ async def test_the_server_wide_part_of_the_open_inference_protocol(
 async def test_without_a_model_the_only_one_is_meant(
     client: httpx2.AsyncClient, backend: ScriptedBackend
 ) -> None:
-    answer = await client.get("/info")
-    assert answer.json() == ["m", ""]
-    backend.cards = (*backend.cards, card("m2", "measuring"))
-    refused = await client.get("/info")
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "model")
+    backend.cards = (card("m", "measuring"), card("x", "neither"))
+    assert (await client.get("/info")).json() == ["m", ""]
+    for more in (card("m2", "measuring"), card("o", "other")):
+        backend.cards = (card("m", "measuring"), more)
+        refused = await client.get("/info")
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "model")
+
+
+async def test_the_query_may_name_the_model(
+    client: httpx2.AsyncClient, backend: ScriptedBackend
+) -> None:
+    assert (await client.get("/info?model=o2")).status_code == 200
+    assert (await client.get("/info", params={"model": "m"})).status_code == 200
+    assert [(call.model, call.workload) for call in backend.calls] == [
+        ("o2", "other"),
+        ("m", "measuring"),
+    ]
+    assert (await client.get("/info?model=nobody")).status_code == 404
+    assert (await client.get("/show/o/thing?model=m")).status_code == 200
+    assert backend.calls[-1].model == "o"
+
+
+async def test_what_no_route_answers_has_the_errors_of_its_dialect(
+    client: httpx2.AsyncClient,
+) -> None:
+    for method, path, message in (
+        ("GET", "/pictures", "use POST"),
+        ("GET", "/paintings", "nothing"),
+        ("POST", "/gallery/a/b", "nothing"),
+    ):
+        answer = await client.request(method, path)
+        assert message in answer.json()["oops"]
+    assert (await client.get("/pictures")).headers["allow"] == "POST"
+    for path in ("/paintings/a", "/gallery", "/show"):
+        assert (await client.get(path)).json()["error"]["code"] == "not_found"
+    assert (await client.post("/show/o/a")).json()["error"]["code"] == "method_not_allowed"
 
 
 async def test_what_can_be_shared_and_what_not(backend: ScriptedBackend) -> None:
@@ -251,6 +285,12 @@ async def test_the_document_describes_them(client: httpx2.AsyncClient) -> None:
     paths = (await client.get("/openapi.json")).json()["paths"]
     content = paths["/pictures"]["post"]["requestBody"]["content"]
     assert set(content) == {"application/json", "multipart/form-data"}
+    responses = paths["/pictures"]["post"]["responses"]
+    assert set(responses) == {"200", "422"}
+    schema = responses["422"]["content"]["application/json"]["schema"]
+    assert schema["properties"] == {"oops": {"type": "string"}}
+    named = [each["name"] for each in paths["/info"]["get"]["parameters"] if each["in"] == "query"]
+    assert named == ["model"]
     shown = paths["/show/{model}/{what}"]["get"]
     assert "requestBody" not in shown
     assert [each["name"] for each in shown["parameters"] if each["in"] == "path"] == [

@@ -17,6 +17,7 @@ from headpond.errors import DeclarationError, HeadpondError, NotFound
 from headpond.http.auth import Keyring
 from headpond.http.endpoint import Endpoint
 from headpond.http.errors import MethodNotAllowed
+from headpond.http.forms import ErrorForms
 from headpond.http.headers import request_id
 from headpond.http.metrics import HttpMetrics
 from headpond.http.models import Models
@@ -74,7 +75,7 @@ def build_app(
         key: each[0] if len(each) == 1 else SharedEndpoint(each, backend)
         for key, each in declared.items()
     }
-    return App(endpoints, platform, metrics)
+    return App(endpoints, platform, metrics, ErrorForms(records))
 
 
 class App:
@@ -85,7 +86,9 @@ class App:
         endpoints: Mapping[tuple[str, str], ASGIApp],
         platform: Sequence[Route],
         metrics: HttpMetrics,
+        forms: ErrorForms,
     ) -> None:
+        self._forms = forms
         self._endpoints = {key: app for key, app in endpoints.items() if "{" not in key[1]}
         self._metrics = metrics
         declared = [Route(path, app, methods=[method]) for (method, path), app in endpoints.items()]
@@ -114,7 +117,7 @@ class App:
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         identifier = request_id(dict(scope["headers"]))
-        reply = Reply(send, identifier)
+        reply = Reply(send, identifier, self._forms.at(_path(scope)))
 
         async def tagged(message: Message) -> None:
             if message["type"] == "http.response.start":

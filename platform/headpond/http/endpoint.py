@@ -25,7 +25,7 @@ from headpond.http.errors import invalid_request
 from headpond.http.headers import Asked, Headers, request_id
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import CallerGone, Reply
-from headpond.http.stray import SERVED
+from headpond.http.stray import SERVED, path_params
 from headpond.http.turn import Turn
 from headpond.http.watch import Watch
 from headpond.record import WorkloadRecord
@@ -78,7 +78,7 @@ class Endpoint:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         identifier = request_id(headers)
         reply = Reply(send, identifier, self._route.fail)
-        path: dict[str, str] = scope.get("path_params", {})
+        path = path_params(scope)
         try:
             await self._serve(headers, path, receive, reply, began_s)
         except HeadpondError as error:

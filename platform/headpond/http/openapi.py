@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from headpond import models_wire
 from headpond.call import Priority
-from headpond.dialect import Route
+from headpond.dialect import ErrorForm, Route
 from headpond.engine import Json
 from headpond.errors import (
     AuthenticationFailed,
@@ -161,8 +161,8 @@ def _operation(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonO
         "summary": route.summary,
         "operationId": _NO_WORD.sub("_", f"{route.method.lower()}{route.path}"),
         "tags": [record.name],
-        "parameters": [*_path_parameters(route), *_request_headers()],
-        "responses": {"200": success, **_errors(failures, schemas)},
+        "parameters": [*_parameters(route), *_request_headers()],
+        "responses": {"200": success, **_errors(failures, schemas, route.fail)},
     }
     if route.request is not None:
         operation["requestBody"] = {"required": True, "content": _asked(route, schemas)}
@@ -182,11 +182,17 @@ def _asked(route: Route, schemas: _Schemas) -> JsonObject:
     return content
 
 
-def _path_parameters(route: Route) -> list[Json]:
-    return [
+def _parameters(route: Route) -> list[Json]:
+    names = _PARAMETER.findall(route.path)
+    found: list[Json] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in _PARAMETER.findall(route.path)
+        for name in names
     ]
+    if route.method == "GET" and "model" not in names:
+        text = "Which model is meant, where several are served."
+        query: JsonObject = {"name": "model", "in": "query", "description": text}
+        found.append({**query, "schema": {"type": "string"}})
+    return found
 
 
 def _event(chunk: type[BaseModel], schemas: _Schemas) -> JsonObject:
@@ -205,18 +211,32 @@ def _event(chunk: type[BaseModel], schemas: _Schemas) -> JsonObject:
     }
 
 
-def _errors(classes: Iterable[type[HeadpondError]], schemas: _Schemas) -> JsonObject:
+def _errors(
+    classes: Iterable[type[HeadpondError]], schemas: _Schemas, form: ErrorForm | None = None
+) -> JsonObject:
+    """Return the answers that errors become, by the statuses that a dialect gives them."""
     by_status: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    contents: dict[int, JsonObject] = {}
     for error in classes:
-        by_status[error.status].setdefault(error.code or "null", error.default_message())
+        answer = form(error()) if form is not None else None
+        status = error.status if answer is None else answer.status
+        by_status[status].setdefault(error.code or "null", error.default_message())
+        contents[status] = schemas.body(ErrorBody) if answer is None else _alike(answer.body)
     return {
         str(status): {
             "description": " ".join(f"`{code}`: {text}" for code, text in codes.items()),
             "headers": _described(_ERROR_HEADERS),
-            "content": schemas.body(ErrorBody),
+            "content": contents[status],
         }
         for status, codes in sorted(by_status.items())
     }
+
+
+def _alike(body: Mapping[str, Json]) -> JsonObject:
+    """Return the `content` of bodies like a dialect's own error: flat, of texts."""
+    kinds = {name: {"type": "string"} for name, value in body.items() if isinstance(value, str)}
+    schema: JsonObject = {"type": "object", "required": list(kinds), "properties": {**kinds}}
+    return {"application/json": {"schema": schema}}
 
 
 def _request_headers() -> list[Json]:

@@ -10,7 +10,7 @@ from headpond.call import Backend
 from headpond.dialect import Route
 from headpond.errors import InvalidRequest, ModelNotFound
 from headpond.http.endpoint import Endpoint
-from headpond.http.stray import SERVED
+from headpond.http.stray import SERVED, path_params
 
 
 def can_be_shared(route: Route) -> bool:
@@ -33,11 +33,11 @@ class SharedEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; what no workload here can answer is refused as the first one would."""
-        params: dict[str, str] = scope.get("path_params", {})
+        params = path_params(scope)
         model = params.get("model") or params.get(SERVED)
         first = next(iter(self._endpoints.values()))
         if model is None:
-            await self._endpoints.get(self._only() or "", first)(scope, receive, send)
+            await self._unnamed(scope, receive, send)
             return
         workload = self._backend.workload_of(model)
         endpoint = self._endpoints.get(workload or "")
@@ -48,9 +48,17 @@ class SharedEndpoint:
             await first.refuse(scope, send, error)
         else:
             text = f"The model `{model}` serves {workload}, which has no such route."
-            await first.refuse(scope, send, InvalidRequest(text, param="model"))
+            await first.refuse(scope, send, ModelNotFound(text, param="model"))
 
-    def _only(self) -> str | None:
-        """Return the one workload here that has exactly one model, if only one has."""
-        served = [name for name in self._endpoints if self._backend.only_model(name) is not None]
-        return served[0] if len(served) == 1 else None
+    async def _unnamed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that names no model, where only one can be meant."""
+        cards = await self._backend.models()
+        meant = [
+            self._endpoints[card.workload] for card in cards if card.workload in self._endpoints
+        ]
+        first = next(iter(self._endpoints.values()))
+        if len(meant) > 1:
+            text = "Several models are served here; name one, as in `?model=name`."
+            await first.refuse(scope, send, InvalidRequest(text, param="model"))
+        else:
+            await (meant or [first])[0](scope, receive, send)

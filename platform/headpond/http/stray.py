@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 SERVED = "served"
-"""The path parameter that holds the alias of the prefix."""
+"""The path parameter that holds the alias of the prefix, or the model of the query."""
 
 _PREFIX = re.compile(r"/models/([^/]+)(?=/)")
+
+
+def path_params(scope: Scope) -> Mapping[str, str]:
+    """Return the parameters of a path; of a GET that names no model in it, the query's too."""
+    params: Mapping[str, str] = scope.get("path_params", {})
+    if scope["method"] != "GET" or SERVED in params or "model" in params:
+        return params
+    asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("model")
+    return {**params, SERVED: asked[0]} if asked else params
 
 
 def with_strays(app: ASGIApp, knows: Callable[[str], bool]) -> ASGIApp:

@@ -18,6 +18,7 @@ from headpond.testing.echo import write_echo_bundle
 from headpond.units import Work
 from headpond_workloads.oip.adapter import TensorAdapter, TensorModel, TensorRequest
 from headpond_workloads.oip.datatypes import Datatype
+from headpond_workloads.oip.errors import oip_unserved
 from headpond_workloads.oip.routes import oip_routes
 from headpond_workloads.oip.schema import TensorMetadata
 from headpond_workloads.oip.tensor import Tensor
@@ -116,6 +117,7 @@ adapter = TensorAdapter(
 record = replace(
     echo_record,
     routes=oip_routes(adapter),
+    unserved=oip_unserved,
     request=replace(echo_record.request, max_items=MOST_ROWS),
 )
 

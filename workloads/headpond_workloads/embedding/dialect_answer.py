@@ -9,7 +9,6 @@ from headpond.dialect import ItemEvent, Raw
 from headpond.errors import EngineFailed
 from headpond_workloads.embedding.items import Embedding
 from headpond_workloads.embedding.vectors import is_finite
-from headpond_workloads.encoders.errors import named
 
 
 def embeddings(events: Sequence[ItemEvent], params: Sequence[str]) -> list[Embedding]:
@@ -26,7 +25,7 @@ def embeddings(events: Sequence[ItemEvent], params: Sequence[str]) -> list[Embed
     found: dict[int, Embedding] = {}
     for event in events:
         if isinstance(event, Failed):
-            raise named(event.error, params[event.item])
+            raise event.error.named(params[event.item])
         if isinstance(event, Output):
             found[event.item] = _embedding(event.payload, params[event.item])
     return [found[item] for item in range(len(params))]

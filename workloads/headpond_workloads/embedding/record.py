@@ -32,7 +32,10 @@ from headpond.state import Lifetime, StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.embedding.dialects import routes
 from headpond_workloads.embedding.store import vector
+from headpond_workloads.encoders.dialect_cohere import cohere_unserved
+from headpond_workloads.encoders.dialect_tei import tei_unserved
 from headpond_workloads.encoders.schema_fields import MAX_BODY_BYTES, MAX_INPUTS
+from headpond_workloads.oip.errors import oip_unserved
 
 
 def cost(shape: Shape) -> Work:
@@ -135,4 +138,5 @@ record = WorkloadRecord(
         MetricAlias(name="te_request_inference_duration", measure="phase_s:forward"),
     ),
     vector=vector,
+    unserved=(*tei_unserved, *cohere_unserved, *oip_unserved),
 )

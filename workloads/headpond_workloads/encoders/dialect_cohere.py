@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from headpond.dialect import ErrorAnswer
+from headpond.dialect import ErrorAnswer, Unserved
 from headpond.errors import HeadpondError
-from headpond_workloads.encoders.errors import described
 
 
 def cohere_error(error: HeadpondError) -> ErrorAnswer:
     """Write an error as Cohere does: a message, which names the field at fault."""
-    return ErrorAnswer(status=error.status, body={"message": described(error)})
+    return ErrorAnswer(status=error.status, body={"message": error.described()})
+
+
+cohere_unserved = tuple(
+    Unserved(f"/v2/{name}", cohere_error) for name in ("embed", "rerank", "chat", "embed-jobs/")
+)
+"""What Cohere's clients ask for below `/v2`, which is the Open Inference Protocol's otherwise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from headpond.dialect import ErrorAnswer, Raw
+from headpond.dialect import ErrorAnswer, Raw, Unserved
 from headpond.errors import (
     DeadlineExceeded,
     HeadpondError,
@@ -14,7 +14,7 @@ from headpond.errors import (
     PayloadTooLarge,
     RateLimited,
 )
-from headpond_workloads.encoders.errors import EmptyInput, TooManyInputs, described
+from headpond_workloads.encoders.errors import EmptyInput, TooManyInputs
 from headpond_workloads.encoders.schema_tei import Info, ModelType
 
 _STATUSES: tuple[tuple[type[HeadpondError], int, str], ...] = (
@@ -36,7 +36,24 @@ def tei_error(error: HeadpondError) -> ErrorAnswer:
         ((status, kind) for cls, status, kind in _STATUSES if isinstance(error, cls)),
         (error.status, "Validation") if error.status < 500 else (424, "Backend"),
     )
-    return ErrorAnswer(status=status, body={"error": described(error), "error_type": kind})
+    return ErrorAnswer(status=status, body={"error": error.described(), "error_type": kind})
+
+
+tei_unserved = tuple(
+    Unserved(f"/{name}", tei_error)
+    for name in (
+        "embed",
+        "embed_all",
+        "embed_sparse",
+        "similarity",
+        "rerank",
+        "predict",
+        "tokenize",
+        "decode",
+        "info",
+    )
+)
+"""All that TEI's clients ask for: what a model, or its workload, lacks has TEI's errors."""
 
 
 def info_answer(

@@ -8,7 +8,7 @@ HeadpondError
 
 from __future__ import annotations
 
-from headpond.errors import HeadpondError, InvalidRequest
+from headpond.errors import InvalidRequest
 from headpond_workloads.encoders.schema_fields import MAX_INPUTS
 
 
@@ -36,17 +36,3 @@ def check_count(count: int, param: str, most: int = MAX_INPUTS) -> None:
         raise EmptyInput("must not be empty", param=param)
     if count > most:
         raise TooManyInputs(f"holds {count} texts, and {most} are allowed", param=param)
-
-
-def named(error: HeadpondError, param: str) -> HeadpondError:
-    """Return the error of one input, which names the input's field where it named none."""
-    if error.param is None:
-        error.param = param
-    return error
-
-
-def described(error: HeadpondError) -> str:
-    """Return an error's message for bodies without a place for the field: it leads."""
-    if error.param is None or error.message.startswith(error.param):
-        return error.message
-    return f"{error.param}: {error.message}"

@@ -11,8 +11,15 @@ from headpond.dialect import Ask, Heading, Incoming, ItemEvent, StreamWriter
 from headpond.errors import EngineFailed, UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.oip.adapter import TensorModel
+from headpond_workloads.oip.datatypes import Datatype
 from headpond_workloads.oip.naming import Served, asked_model, served_model
-from headpond_workloads.oip.schema import ModelMetadata, ModelReady
+from headpond_workloads.oip.schema import (
+    ConfigTensor,
+    ModelConfig,
+    ModelMetadata,
+    ModelReady,
+    TensorMetadata,
+)
 
 
 class AboutExchange:
@@ -64,6 +71,21 @@ def metadata(served: Served, model: TensorModel) -> ModelMetadata:
         inputs=model.inputs,
         outputs=model.outputs,
     )
+
+
+def config(served: Served, model: TensorModel) -> ModelConfig:
+    """Return the same as Triton's clients ask for it."""
+    return ModelConfig(
+        name=served.name,
+        platform=model.platform,
+        input=[_config_tensor(each) for each in model.inputs],
+        output=[_config_tensor(each) for each in model.outputs],
+    )
+
+
+def _config_tensor(tensor: TensorMetadata) -> ConfigTensor:
+    word = "STRING" if tensor.datatype is Datatype.BYTES else tensor.datatype.value
+    return ConfigTensor(name=tensor.name, data_type=f"TYPE_{word}", dims=tensor.shape)
 
 
 def ready(served: Served, payload: object) -> ModelReady:

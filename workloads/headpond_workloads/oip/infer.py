@@ -8,7 +8,6 @@ from headpond.call import Failed, Output
 from headpond.dialect import Ask, Heading, Incoming, ItemEvent, Raw, StreamWriter
 from headpond.errors import UnsupportedParameter
 from headpond.units import Work
-from headpond_workloads.encoders.errors import named
 from headpond_workloads.oip.adapter import TensorAdapter
 from headpond_workloads.oip.naming import asked_model, served_model
 from headpond_workloads.oip.reading import read_tensors, read_wire
@@ -50,7 +49,7 @@ class InferExchange:
         outputs: list[list[object]] = [[] for _ in self._items]
         for event in events:
             if isinstance(event, Failed):
-                raise named(event.error, f"inputs, row {event.item}")
+                raise event.error.named(f"inputs, row {event.item}")
             if isinstance(event, Output):
                 outputs[event.item].append(event.payload)
         tensors = self._adapter.from_outputs(self._request, outputs)

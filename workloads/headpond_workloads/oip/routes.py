@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from pydantic import BaseModel
+
 from headpond.dialect import Incoming, Route
-from headpond_workloads.oip.about import AboutExchange, metadata, ready
-from headpond_workloads.oip.adapter import TensorAdapter
+from headpond_workloads.oip.about import AboutExchange, config, metadata, ready
+from headpond_workloads.oip.adapter import TensorAdapter, TensorModel
 from headpond_workloads.oip.errors import oip_error
 from headpond_workloads.oip.infer import InferExchange
 from headpond_workloads.oip.naming import Served
@@ -15,6 +18,7 @@ from headpond_workloads.oip.schema import (
     VERSION_PATH,
     InferRequest,
     InferResponse,
+    ModelConfig,
     ModelMetadata,
     ModelReady,
 )
@@ -33,7 +37,14 @@ def oip_routes(adapter: TensorAdapter) -> tuple[Route, ...]:
         for path, whose in ((MODEL_PATH, "a model"), (VERSION_PATH, "one version of a model"))
         for route in (
             _infer(adapter, path, whose),
-            _metadata(adapter, path, whose),
+            _described(adapter, path, f"Show the tensors of {whose}", metadata, ModelMetadata),
+            _described(
+                adapter,
+                f"{path}/config",
+                f"Show the tensors of {whose}, as Triton does",
+                config,
+                ModelConfig,
+            ),
             _ready(adapter, path, whose),
         )
     )
@@ -52,18 +63,24 @@ def _infer(adapter: TensorAdapter, path: str, whose: str) -> Route:
     )
 
 
-def _metadata(adapter: TensorAdapter, path: str, whose: str) -> Route:
-    def write(served: Served, payload: object) -> ModelMetadata:
-        return metadata(served, adapter.describe(payload))
+def _described(
+    adapter: TensorAdapter,
+    path: str,
+    summary: str,
+    tell: Callable[[Served, TensorModel], BaseModel],
+    response: type[BaseModel],
+) -> Route:
+    def write(served: Served, payload: object) -> BaseModel:
+        return tell(served, adapter.describe(payload))
 
     def read(incoming: Incoming) -> AboutExchange:
         return AboutExchange(adapter.about, write, incoming)
 
     return Route.get(
         path,
-        f"Show the tensors of {whose} (Open Inference Protocol v2).",
+        f"{summary} (Open Inference Protocol v2).",
         exchange=read,
-        response=ModelMetadata,
+        response=response,
         fail=oip_error,
     )
 

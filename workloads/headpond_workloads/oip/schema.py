@@ -154,3 +154,24 @@ class ModelReady(BaseModel):
 
     name: str
     ready: bool
+
+
+class ConfigTensor(BaseModel):
+    """An input or an output in Triton's own words."""
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...]
+
+
+class ModelConfig(BaseModel):
+    """What a model takes and gives, as Triton's extension of the protocol tells it.
+
+    `max_batch_size` is 0, which means that `dims` are whole shapes, the batch among them.
+    """
+
+    name: str
+    platform: str
+    max_batch_size: int = 0
+    input: list[ConfigTensor]
+    output: list[ConfigTensor]

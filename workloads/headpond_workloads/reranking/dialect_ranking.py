@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from headpond.call import Failed, Output
 from headpond.dialect import ItemEvent
 from headpond.errors import EngineFailed, InvalidRequest
-from headpond_workloads.encoders.errors import EmptyInput, check_count, named
+from headpond_workloads.encoders.errors import EmptyInput, check_count
 from headpond_workloads.reranking.items import PairItem, Score
 
 
@@ -74,7 +74,7 @@ def outputs(events: Sequence[ItemEvent], items: Sequence[PairItem]) -> Iterator[
     for event in events:
         if isinstance(event, Failed):
             known = event.item < len(items)
-            raise named(event.error, items[event.item].param) if known else event.error
+            raise event.error.named(items[event.item].param) if known else event.error
         if isinstance(event, Output):
             yield event
 

@@ -29,6 +29,8 @@ from headpond.record import (
 )
 from headpond.state import Lifetime, StateTerm
 from headpond.units import Work, WorkUnit
+from headpond_workloads.encoders.dialect_cohere import cohere_unserved
+from headpond_workloads.encoders.dialect_tei import tei_unserved
 from headpond_workloads.encoders.schema_fields import MAX_BODY_BYTES, MAX_INPUTS
 from headpond_workloads.reranking.dialects import routes
 
@@ -127,4 +129,5 @@ record = WorkloadRecord(
         MetricAlias(name="te_request_tokenization_duration", measure="phase_s:tokenize"),
         MetricAlias(name="te_request_inference_duration", measure="phase_s:forward"),
     ),
+    unserved=(*tei_unserved, *cohere_unserved),
 )
