@@ -52,12 +52,14 @@ class Dim:
         summary: What it counts.
         limit: The most a request may have: a number, or the bundle symbol that says it.
         param: The request field to name when the limit is passed.
+        call_limit: The most that the items of one call may have together.
     """
 
     name: str
     summary: str
     limit: int | str | None = None
     param: str | None = None
+    call_limit: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,20 @@ from headpond.admission.ledger import Ledger
 from headpond.admission.limits import Limits
 from headpond.admission.queue import FairQueue, Waiting
 from headpond.call import Priority
-from headpond.errors import InvalidRequest, Overloaded
+from headpond.errors import InvalidRequest, Overloaded, PayloadTooLarge
 from headpond.record import Dim
 from headpond.testing.simulation import simulated_record
 
 
 def entry(
-    name: str, *, tenant: str = "a", weight: float = 10.0, priority: Priority = Priority.NORMAL
+    name: str,
+    *,
+    tenant: str = "a",
+    weight: float = 10.0,
+    priority: Priority = Priority.NORMAL,
+    flow: str | None = None,
 ) -> Waiting[str]:
-    return Waiting(tenant=tenant, priority=priority, weight=weight, content=name)
+    return Waiting(tenant=tenant, priority=priority, weight=weight, content=name, flow=flow)
 
 
 def queue(
@@ -209,6 +214,19 @@ class TestLimits:
             with pytest.raises(InvalidRequest, match=f"not {count}"):
                 limits.check_items(count)
 
+    def test_the_items_of_a_call_are_limited_together(self) -> None:
+        record = simulated_record()
+        more = Dim(name="pages", summary="", param="pages", call_limit=5)
+        request = replace(record.request, dims=(*record.request.dims, more))
+        limits = Limits(replace(record, request=request), {"most_units": 100}, {})
+        good = {"prompt_units": 1, "output_units": 1, "pages": 5}
+        limits.check_shape({**good, "pages": 9})
+        limits.check_call([good])
+        limits.check_call([{**good, "pages": 2}, {**good, "pages": 3}])
+        with pytest.raises(PayloadTooLarge, match="pages of all items are 6") as refused:
+            limits.check_call([good, {**good, "pages": 1}])
+        assert refused.value.param == "pages"
+
 
 class TestFairQueue:
     def test_one_tenant_is_served_in_order(self) -> None:
@@ -293,6 +311,17 @@ class TestFairQueue:
         with pytest.raises(Overloaded) as full:
             waiting.append([entry("b", weight=1.0)])
         assert full.value.retry_after_s == 1.0
+
+    def test_what_is_ahead_of_a_large_flow_is_what_others_get_before_its_end(self) -> None:
+        waiting = queue()
+        for flow, entries in (("one", 30), ("two", 5)):
+            waiting.append([entry("x", weight=1.0, flow=flow) for _ in range(entries)])
+        assert waiting.ahead("a", Priority.NORMAL) == pytest.approx(2.0)
+        for weight, ahead in ((1.0, 2.0), (5.0, 10.0), (20.0, 25.0), (100.0, 35.0)):
+            assert waiting.ahead("a", Priority.NORMAL, weight=weight) == pytest.approx(ahead)
+        assert waiting.ahead("u", Priority.NORMAL, weight=20.0) == pytest.approx(20.0)
+        taken(waiting, 20)
+        assert waiting.ahead("a", Priority.NORMAL, weight=100.0) == pytest.approx(15.0)
 
     def test_what_is_ahead_of_a_tenant_does_not_count_the_flood_of_another(self) -> None:
         waiting = queue()

@@ -317,6 +317,28 @@ def test_a_full_queue_refuses_and_says_when() -> None:
     bench.check_clean()
 
 
+def test_what_begun_calls_have_left_is_a_wait_for_large_calls_only() -> None:
+    bench = Bench(budget=10, max_wait_s=1.0)
+    bench.submit(*[text(1)] * 10)
+    bench.run(seconds=1.0)  # 10 letters a second
+    large = [text(1)] * 16
+    bench.submit(*large)
+    begun = bench.form()
+    bench.submit(*large)  # 6 letters are left of the other one
+    with pytest.raises(Overloaded, match=r"about 2\.2 s; at most 1\.0 s") as refused:
+        bench.submit(*large)
+    assert refused.value.retry_after_s == 2.0
+    bench.submit(text(1))
+    bench.submit(*large, priority=Priority.BATCH)
+    assert begun is not None
+    bench.clock.advance(1.0)
+    bench.finish(begun)
+    bench.run(seconds=1.0)
+    bench.submit(*large)
+    bench.run()
+    bench.check_clean()
+
+
 def test_a_call_that_would_wait_too_long_is_refused_but_not_batch_work() -> None:
     bench = Bench(budget=10, max_wait_s=1.0)
     for _ in range(3):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from headpond.errors import InvalidRequest
+from headpond.errors import InvalidRequest, PayloadTooLarge
 from headpond.record import Dim, Shape, WorkloadRecord
 
 
 class Limits:
     """What a request may at most be, checked before anything is allocated."""
 
-    __slots__ = ("_bounded", "_max_items")
+    __slots__ = ("_bounded", "_max_items", "_totals")
 
     def __init__(
         self, record: WorkloadRecord, symbols: Mapping[str, int], tighter: Mapping[str, int]
@@ -24,6 +24,9 @@ class Limits:
             tighter: The bundle's own limits, by symbol or dimension.
         """
         self._max_items = record.request.max_items
+        self._totals = [
+            (dim, dim.call_limit) for dim in record.request.dims if dim.call_limit is not None
+        ]
         bounds = {**symbols, **tighter}
         self._bounded: list[tuple[Dim, int]] = []
         for dim in record.request.dims:
@@ -51,5 +54,20 @@ class Limits:
             if shape[dim.name] > limit:
                 raise InvalidRequest(
                     f"{dim.name} is {shape[dim.name]}; this model takes at most {limit}",
+                    param=dim.param,
+                )
+
+    def check_call(self, shapes: Sequence[Shape]) -> None:
+        """Refuse a call whose items have too much of a dimension together.
+
+        Raises:
+            PayloadTooLarge: Names the dimension and the numbers.
+        """
+        for dim, limit in self._totals:
+            total = sum(shape[dim.name] for shape in shapes)
+            if total > limit:
+                raise PayloadTooLarge(
+                    f"{dim.name} of all items are {total}; a call takes at most {limit}, so send "
+                    "it in parts",
                     param=dim.param,
                 )

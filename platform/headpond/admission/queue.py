@@ -64,6 +64,7 @@ class _Line(Generic[Content]):
 
     entries: list[Entry[Content]] = field(default_factory=list)
     flows: Counter[Hashable] = field(default_factory=Counter)
+    weights: dict[Hashable, float] = field(default_factory=dict)
     now: float = 0.0
     weight: float = 0.0
     living: int = 0
@@ -78,9 +79,15 @@ class _Line(Generic[Content]):
         """Move the virtual time on by an entry's part, shared by all flows."""
         self.now += entry.weight / max(len(self.flows), 1)
 
-    def ahead(self) -> float:
-        """Estimate the work that is served before the first entry of a new flow."""
-        return self.weight * min(len(self.flows) / self.living, 1.0) if self.living else 0.0
+    def ahead(self, weight: float) -> float:
+        """Estimate the work that is served before the last entry of a new flow of this weight.
+
+        Every flow gets the same share, so each gets as much as the new one before that.
+        """
+        if not self.living:
+            return 0.0
+        first = self.weight * min(len(self.flows) / self.living, 1.0)
+        return max(first, sum(min(each, weight) for each in self.weights.values()))
 
 
 class FairQueue(Generic[Content]):
@@ -226,25 +233,28 @@ class FairQueue(Generic[Content]):
         priority: Priority,
         tenants: Mapping[str, float] = MappingProxyType({}),
         classes: Mapping[Priority, float] = MappingProxyType({}),
+        *,
+        weight: float = 0.0,
     ) -> float:
-        """Estimate the weighed work that is served before a new entry of this tenant.
+        """Estimate the weighed work of others that is served before a new flow's last entry.
 
         Args:
             tenant: Who adds one.
             priority: The class it is in.
             tenants: What others in the class will add meanwhile.
             classes: What other classes will.
+            weight: Of all entries of the flow, where it is more than one.
         """
         waiting = {other: line.weight for other, line in self._lines[priority].items()}
         line = self._lines[priority].get(tenant)
-        own = 0.0 if line is None else line.ahead()
+        own = weight if line is None else weight + line.ahead(weight)
         in_class = self._tenants[priority].ahead(tenant, own, _sum(waiting, tenants))
         waiting_classes = {
             other: sum(line.weight for line in lines.values())
             for other, lines in self._lines.items()
             if other is not priority
         }
-        return self._classes.ahead(priority, in_class, _sum(waiting_classes, classes))
+        return self._classes.ahead(priority, in_class, _sum(waiting_classes, classes)) - weight
 
     def _serve(self, entry: Waiting[Content]) -> None:
         line = self._lines[entry.priority][entry.tenant]
@@ -258,8 +268,9 @@ class FairQueue(Generic[Content]):
         line.living += by
         line.weight += by * entry.weight
         line.flows[entry.flow] += by
+        line.weights[entry.flow] = line.weights.get(entry.flow, 0.0) + by * entry.weight
         if not line.flows[entry.flow]:
-            del line.flows[entry.flow]
+            del line.flows[entry.flow], line.weights[entry.flow]
         self._living += by
         # Sums of floats that come and go drift; an empty queue is the time to forget that.
         self._weight = self._weight + by * entry.weight if self._living else 0.0

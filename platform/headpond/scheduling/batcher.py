@@ -8,7 +8,8 @@ have a batch each.
   batch, then whoever may, so that buckets fill up. An item that is larger than the budget
   goes alone.
 - Calls of thousands of items share with small ones: see `FairQueue`. So a small call waits
-  for the batches under way, and for one batch at most.
+  for the batches under way, and for one batch at most. A large one waits for all that others
+  get before its last item, and is refused when that takes longer than it may.
 - A batch that raises is run again by halves, until one item fails alone.
 - A call whose time is up ends, unless all that is left of it is being computed.
 """
@@ -190,7 +191,8 @@ class Batcher:
                     f"{item.plan.shape[self._axis]} {self._axis} take {needed} bytes; this "
                     f"replica has {self.ledger.budget_bytes}"
                 )
-        wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority))
+        weight = sum(item.weight for item in items)
+        wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority, weight=weight))
         refuse_late(call, wait_s or 0.0, now_s, self._longest_wait_s)
         for item in items:
             item.waiting = Waiting(

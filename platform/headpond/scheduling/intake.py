@@ -86,7 +86,11 @@ class Intake:
         """Add up what a planned call can cost, and let it enter the queue phase.
 
         A call that is answered already stays where it is.
+
+        Raises:
+            PayloadTooLarge: Its items are too much together.
         """
+        self._limits.check_call([item.plan.shape for item in live.asked])
         live.accepted = Accepted(bundle=self._bundle, model=live.call.model, work=live.work())
         if not live.answered:
             live.timeline.enter(self._queue_phase, now_s)
