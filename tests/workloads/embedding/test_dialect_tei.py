@@ -205,3 +205,28 @@ async def test_a_failed_text_is_named() -> None:
     app = app_over(record, scripted_events(record, failed))
     status, found = await post(app, "/embed", inputs=["a", "b"])
     assert (status, found) == (424, {"error": "inputs.1: broke", "error_type": "Backend"})
+
+
+async def test_what_tei_has_besides_is_refused_in_its_form() -> None:
+    app = app_over(record, scripted(record))
+    for path in ("/embed_sparse", "/rerank", "/decode"):
+        status, found = await post(app, path, inputs="a")
+        assert (status, found["error_type"]) == (404, "Validation")
+    status, found = await get(app, "/embed")
+    assert (status, found["error_type"]) == (405, "Validation")
+    status, found = await post(app, "/v2/rerank", query="a")
+    assert (status, list(found)) == (404, ["message"])
+    status, found = await post(app, "/v2/repository/index")
+    assert (status, list(found)) == (404, ["error"])
+    status, found = await post(app, "/v1/nothing")
+    assert (status, found["error"]["code"]) == (404, "not_found")
+
+
+async def test_the_document_has_its_statuses() -> None:
+    status, found = await get(app_over(record, scripted(record)), "/openapi.json")
+    assert status == 200
+    assert {"400", "413", "422", "424", "429", "503"} <= set(
+        found["paths"]["/embed"]["post"]["responses"]
+    )
+    openai = set(found["paths"]["/v1/embeddings"]["post"]["responses"])
+    assert not {"422", "424"} & openai

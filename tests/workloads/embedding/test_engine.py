@@ -289,9 +289,13 @@ def test_a_text_whose_vector_is_not_finite_fails_alone(tmp_path: Path) -> None:
     assert [last] == good
 
 
-def test_work_and_shape_are_the_tokens(engine: EmbeddingEngine) -> None:
+def test_work_is_the_tokens_and_shape_the_values_too(engine: EmbeddingEngine) -> None:
     plan = engine.plan(EmbedItem(text="the water mill"), "tenant")
-    assert plan.shape == {"tokens": 5}
+    assert plan.shape == {"tokens": 5, "values": 64}
+    some = engine.plan(EmbedItem(text="the water mill", dimensions=3), "tenant")
+    assert some.shape == {"tokens": 5, "values": 3}
+    every = engine.plan(EmbedItem(text="the water mill", each_token=True), "tenant")
+    assert every.shape == {"tokens": 5, "values": 320}
     (outcome,) = engine.run([plan])
     assert outcome.work == record.cost(plan.shape) == Work(input_tokens=5)
     assert outcome.outputs[0].tokens == 5

@@ -113,6 +113,26 @@ async def test_without_a_store(tiny: Tiny) -> None:
     assert (status, body["error"]["param"]) == (400, "store")
 
 
+def test_coheres_dialect_stores_too() -> None:
+    store = {"collection": "docs", "ids": [0, UUID]}
+    ask = read(record, "/v2/embed", model="m", texts=TWO, store=store).ask()
+    assert ask.store == Placement(collection="docs", ids=(0, UUID))
+    with pytest.raises(InvalidRequest) as refused:
+        read(record, "/v2/embed", model="m", texts=["a"], store=store).ask()
+    assert refused.value.param == "store.ids"
+
+
+async def test_more_token_vectors_than_an_answer_holds(tiny: Tiny) -> None:
+    async with served(tiny, None) as (app, reports):
+        inputs = [[7] * 100] * 2048
+        status, body = await post(app, "/embed_all", inputs=inputs, truncate=True)
+        assert (status, body["error_type"]) == (413, "Validation")
+        assert "values of all items" in body["error"]
+        status, _ = await post(app, "/embed_all", inputs=inputs[:1], truncate=True)
+        assert status == 200
+    assert [report.outcome for report in reports] == ["request_too_large", "ok"]
+
+
 def test_where_the_vectors_go() -> None:
     store = {"collection": "docs", "ids": [0, UUID.upper()], "payloads": [{"a": [1, None]}, {}]}
     ask = read(record, PATH, model="m", input=TWO, store=store).ask()

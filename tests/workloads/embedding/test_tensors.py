@@ -54,6 +54,7 @@ def test_texts_become_items_and_vectors_rows(shape: list[int]) -> None:
         ([2, 2], ["a", "b", "c", "d"], "BYTES", "shape"),
         ([1], [1.0], "FP32", "BYTES"),
         ([0], [], "BYTES", "at least one row"),
+        ([], ["a"], "BYTES", "begin with the number of rows"),
         ([2], ["a", ""], "BYTES", "must not be empty"),
     ],
 )

@@ -66,7 +66,8 @@ class EmbedExchange:
         """Return one item for each text.
 
         Raises:
-            InvalidRequest: There is not exactly one of `texts` and `inputs`, or a text is empty.
+            InvalidRequest: There is not exactly one of `texts` and `inputs`, a text is empty, or
+                `store` does not name each text once.
             UnsupportedParameter: Images are among the inputs.
         """
         request = self._request
@@ -86,7 +87,8 @@ class EmbedExchange:
             )
             for param, text in found
         )
-        return Ask(model=request.model, items=items)
+        store = None if request.store is None else request.store.placement(len(items))
+        return Ask(model=request.model, items=items, store=store)
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
         """Return an `EmbedResponse`.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+MAX_VALUES = 2**23
+"""The most numbers in one answer: 2,048 vectors of 4,096 values; about 90 MB as JSON."""
+
 
 class Truncation(StrEnum):
     """What becomes of a text that is longer than the model takes."""

@@ -9,6 +9,7 @@ from headpond.errors import (
     EngineFailed,
     InvalidRequest,
     Overloaded,
+    PayloadTooLarge,
     StoreUnavailable,
 )
 from headpond.record import (
@@ -31,9 +32,11 @@ from headpond.record import (
 from headpond.state import Lifetime, StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.embedding.dialects import routes
+from headpond_workloads.embedding.items import MAX_VALUES
 from headpond_workloads.embedding.store import vector
 from headpond_workloads.encoders.dialect_cohere import cohere_unserved
 from headpond_workloads.encoders.dialect_tei import tei_unserved
+from headpond_workloads.encoders.errors import EmptyInput
 from headpond_workloads.encoders.schema_fields import MAX_BODY_BYTES, MAX_INPUTS
 from headpond_workloads.oip.errors import oip_unserved
 
@@ -54,6 +57,11 @@ record = WorkloadRecord(
                 summary="tokens of one text, with its prompt and special tokens",
                 limit="context_tokens",
                 param="input",
+            ),
+            Dim(
+                name="values",
+                summary="numbers in the vectors of one text",
+                call_limit=MAX_VALUES,
             ),
         ),
         max_items=MAX_INPUTS,
@@ -95,6 +103,16 @@ record = WorkloadRecord(
                 name="too_long",
                 summary="a text is longer than the model takes, and not to be cut",
                 error=ContextLengthExceeded,
+            ),
+            Failure(
+                name="large_answer",
+                summary="the vectors of all tokens of many texts are more than one answer holds",
+                error=PayloadTooLarge,
+            ),
+            Failure(
+                name="empty",
+                summary="there is no text, or one is empty: it is named",
+                error=EmptyInput,
             ),
             Failure(
                 name="bad_item",

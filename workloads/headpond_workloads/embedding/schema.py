@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from headpond_workloads.embedding.schema_texts import Dimensions, Texts
-from headpond_workloads.embedding.store import StoreRequest
+from headpond_workloads.embedding.store import STORE_DESCRIPTION, StoreRequest
 from headpond_workloads.embedding.vectors import decode
 from headpond_workloads.encoders.schema_fields import NonEmpty
 
@@ -28,10 +28,7 @@ class EmbeddingRequest(BaseModel):
     prompt_name: NonEmpty | None = Field(
         default=None, description="Extension: the bundle's prompt to put before each text."
     )
-    store: StoreRequest | None = Field(
-        default=None,
-        description="Extension: write the vectors to the deployment's vector store first.",
-    )
+    store: StoreRequest | None = Field(default=None, description=STORE_DESCRIPTION)
 
 
 class TextEmbedding(BaseModel):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from headpond_workloads.embedding.schema_texts import Dimensions
+from headpond_workloads.embedding.store import STORE_DESCRIPTION, StoreRequest
 from headpond_workloads.encoders.schema_cohere import Meta, Priority
 from headpond_workloads.encoders.schema_fields import Count, NonEmpty, TextList
 
@@ -48,6 +49,8 @@ class EmbedRequest(BaseModel):
     truncate: Literal["NONE", "START", "END"] | None = None
     max_tokens: Count | None = None
     priority: Priority | None = None
+
+    store: StoreRequest | None = Field(default=None, description=STORE_DESCRIPTION)
 
 
 class EmbeddingsByType(BaseModel):

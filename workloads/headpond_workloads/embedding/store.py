@@ -1,4 +1,4 @@
-"""Vectors that go to a vector store before the call is done: OpenAI's dialect, extended."""
+"""Vectors that go to a vector store before the call is done: dialects, extended."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from headpond.errors import InvalidRequest
 from headpond.sink import Placement
 from headpond_workloads.embedding.items import Embedding
 from headpond_workloads.embedding.vectors import numbers
+
+STORE_DESCRIPTION = "Extension: write the vectors to the deployment's vector store first."
 
 _ID_BITS = 64
 

@@ -111,7 +111,9 @@ class EmbeddingEngine:
             each_token=item.each_token,
         )
         key = self._encoder.key(len(tokens))
-        return Plan(shape={"tokens": len(tokens)}, prepared=prepared, key=key)
+        vectors = len(tokens) if item.each_token else 1
+        shape = {"tokens": len(tokens), "values": vectors * dimensions}
+        return Plan(shape=shape, prepared=prepared, key=key)
 
     def run(self, batch: Sequence[Plan[Prepared]]) -> list[Outcome[Embedding]]:
         """Compute a batch.
