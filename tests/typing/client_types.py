@@ -141,7 +141,8 @@ def reranking(client: Client) -> None:
     found = client.rerank(model="m", query="q", documents=["a", {"text": "b"}], top_n=1)
     assert_type(found, Ranking)
     assert_type(found.results[0].relevance_score, float)
-    client.rerank(model="m", query="q", documents=[{"title": "b"}])  # type: ignore[list-item]
+    client.rerank(model="m", query="q", documents=[{"title": "b"}], rank_fields=["title"])
+    client.rerank(model="m", query="q", documents=[1])  # type: ignore[list-item]
     client.rerank(model="m", query="q")  # type: ignore[call-arg]
 
 

@@ -234,8 +234,9 @@ def _errors(
 
 def _alike(body: Mapping[str, Json]) -> JsonObject:
     """Return the `content` of bodies like a dialect's own error: flat, of texts."""
-    kinds = {name: {"type": "string"} for name, value in body.items() if isinstance(value, str)}
-    schema: JsonObject = {"type": "object", "required": list(kinds), "properties": {**kinds}}
+    names: list[Json] = [name for name, value in body.items() if isinstance(value, str)]
+    kinds: JsonObject = {str(name): {"type": "string"} for name in names}
+    schema: JsonObject = {"type": "object", "required": names, "properties": kinds}
     return {"application/json": {"schema": schema}}
 
 

@@ -101,7 +101,7 @@ def test_a_tensor_survives_json_flat_and_nested(tensor: Tensor) -> None:
 @given(tensors())
 def test_rows_are_the_tensor_cut_along_its_first_axis(tensor: Tensor) -> None:
     if not tensor.count or not tensor.shape:
-        with pytest.raises(InvalidRequest, match="at least one row"):
+        with pytest.raises(InvalidRequest, match=r"at least one row|number of rows"):
             tensor.rows(most=9)
         return
     rows = tensor.rows(most=4)

@@ -64,6 +64,24 @@ def test_a_query_as_an_object() -> None:
     assert item.query == "q"
 
 
+def test_the_fields_that_are_ranked() -> None:
+    documents = ["plain", {"text": "t", "title": "T", "year": 3}, {"title": "only"}]
+    exchange = read(
+        record,
+        PATH,
+        model="m",
+        query="q",
+        documents=documents,
+        rank_fields=["title", "text"],
+        return_documents=True,
+    )
+    items = [item for item in exchange.ask().items if isinstance(item, PairItem)]
+    assert [item.document for item in items] == ["plain", "T\nt", "only"]
+    results = answer(exchange, *THREE)["results"]
+    told = {each["index"]: each["document"] for each in results}
+    assert told == {0: {"text": "plain"}, 1: documents[1], 2: documents[2]}
+
+
 def test_an_empty_document_is_a_document() -> None:
     (item,) = read(record, PATH, model="m", query="q", documents=[""]).ask().items
     assert isinstance(item, PairItem)
@@ -82,6 +100,11 @@ def test_nothing_is_streamed() -> None:
         ({"documents": "a"}, "documents"),
         ({"documents": ["a", 5]}, "documents.1"),
         ({"documents": [{"title": "a"}]}, "documents.0"),
+        ({"documents": ["a", {"text": "b"}], "rank_fields": ["title"]}, "documents.1"),
+        ({"documents": [{"title": 3}], "rank_fields": ["title"]}, "documents.0.title"),
+        ({"rank_fields": []}, "rank_fields"),
+        ({"rank_fields": "title"}, "rank_fields"),
+        ({"query": {"title": "a"}}, "query"),
         ({"documents": ["a"] * 2049}, "documents"),
         ({"query": ""}, "query"),
         ({"query": {"text": ""}}, "query"),

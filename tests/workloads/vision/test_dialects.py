@@ -174,6 +174,12 @@ def test_wrong_fields_are_named(fields: dict[str, object], param: str) -> None:
     assert refusal.value.error_count() <= 2
 
 
+@pytest.mark.parametrize("given", [3, {"url": "x"}, [TEXT, 3], [None]])
+def test_what_can_be_no_image_is_told_what_an_image_is(given: object) -> None:
+    with pytest.raises(ValidationError, match="as a string: base64, or a data: URL"):
+        read(image=given)
+
+
 @pytest.mark.parametrize("number", ["", "x", "-1", "0", "1.5", "9" * 5000, "³"])
 def test_a_number_of_a_form_must_be_one(number: str) -> None:
     with pytest.raises(ValidationError):

@@ -85,6 +85,9 @@ def test_pixels_and_normalised_values_become_items(datatype: str, dtype: str, fo
         ([2, 2], ["a", "b", "c", "d"], "BYTES", "shape"),
         ([1], [1], "INT32", "BYTES or UINT8 or FP32"),
         ([0], [], "BYTES", "at least one row"),
+        ([], ["a"], "BYTES", "begin with the number of rows"),
+        ([65, 1, 3], [0] * 195, "UINT8", r"n, height, width, 3.*n is 1 for one image"),
+        ([3], [0.5] * 3, "FP32", "n is 1 for one image"),
     ],
 )
 def test_other_tensors_are_refused(

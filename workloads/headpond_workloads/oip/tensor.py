@@ -102,13 +102,14 @@ class Tensor:
             InvalidRequest: There is no first axis, nothing along it, nothing in a row, or
                 there are too many rows.
         """
-        if self.count == 0 or not self.shape:
-            raise InvalidRequest("must hold at least one row", param=f"inputs.{self.name}.shape")
+        param = f"inputs.{self.name}.shape"
+        if not self.shape:
+            raise InvalidRequest("must begin with the number of rows, as in [1]", param=param)
+        if self.count == 0:
+            raise InvalidRequest("must hold at least one row", param=param)
         rows, shape = self.shape[0], self.shape[1:]
         if rows > most:
-            raise InvalidRequest(
-                f"holds {rows} rows, and {most} are allowed", param=f"inputs.{self.name}.shape"
-            )
+            raise InvalidRequest(f"holds {rows} rows, and {most} are allowed", param=param)
         return [
             Tensor(name=self.name, datatype=self.datatype, shape=shape, data=data)
             for data in self._row_data(rows)

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Required, TypedDict
-
-
-class DocumentParam(TypedDict):
-    """A text as an object."""
-
-    text: str
 
 
 class RerankParams(TypedDict, total=False):
@@ -17,6 +11,7 @@ class RerankParams(TypedDict, total=False):
 
     model: Required[str]
     query: Required[str]
-    documents: Required[Sequence[str | DocumentParam]]
+    documents: Required[Sequence[str | Mapping[str, object]]]
     top_n: int | None
     return_documents: bool | None
+    rank_fields: Sequence[str] | None

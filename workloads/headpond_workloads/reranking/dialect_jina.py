@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headpond.dialect import Ask, Heading, ItemEvent, Raw, StreamWriter
-from headpond.errors import UnsupportedParameter
+from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.reranking.dialect_ranking import pairs, ranked, relevances, scores
 from headpond_workloads.reranking.items import PairItem
@@ -15,7 +15,6 @@ from headpond_workloads.reranking.schema import (
     RerankResult,
     RerankUsage,
     TextDocument,
-    text_of,
 )
 
 
@@ -25,7 +24,6 @@ class RerankExchange:
     def __init__(self, request: RerankRequest) -> None:
         """Read a request of the right types."""
         self._request = request
-        self._texts = tuple(map(text_of, request.documents))
         self._items: tuple[PairItem, ...] = ()
 
     def ask(self) -> Ask:
@@ -34,8 +32,15 @@ class RerankExchange:
         Raises:
             EmptyInput: The query, or the list of documents, is empty.
             TooManyInputs: There are more than a call may hold.
+            InvalidRequest: A document has none of the fields that are ranked.
         """
-        self._items = pairs(text_of(self._request.query), self._texts, "documents")
+        request = self._request
+        fields = request.rank_fields or ("text",)
+        texts = [
+            _text(document, fields, f"documents.{at}")
+            for at, document in enumerate(request.documents)
+        ]
+        self._items = pairs(_text(request.query, ("text",), "query"), texts, "documents")
         return Ask(model=self._request.model, items=self._items)
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
@@ -66,4 +71,19 @@ class RerankExchange:
     def _document(self, index: int) -> TextDocument | None:
         if self._request.return_documents is False:
             return None
-        return TextDocument(text=self._texts[index])
+        document = self._request.documents[index]
+        return TextDocument(text=document) if isinstance(document, str) else document
+
+
+def _text(document: str | TextDocument, fields: Sequence[str], param: str) -> str:
+    """Return a text, or an object's fields, each in a line of its own."""
+    if isinstance(document, str):
+        return document
+    given: Mapping[str, object] = {"text": document.text, **(document.model_extra or {})}
+    found = [name for name in fields if given.get(name) is not None]
+    if not found:
+        raise InvalidRequest(f"has no field {' or '.join(fields)}", param=param)
+    lines = [line for name in found if isinstance(line := given[name], str)]
+    if len(lines) < len(found):
+        raise InvalidRequest("must be a string, as it is ranked", param=f"{param}.{found[0]}")
+    return "\n".join(lines)

@@ -31,6 +31,7 @@ from headpond.state import Lifetime, StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.encoders.dialect_cohere import cohere_unserved
 from headpond_workloads.encoders.dialect_tei import tei_unserved
+from headpond_workloads.encoders.errors import EmptyInput
 from headpond_workloads.encoders.schema_fields import MAX_BODY_BYTES, MAX_INPUTS
 from headpond_workloads.reranking.dialects import routes
 
@@ -92,6 +93,11 @@ record = WorkloadRecord(
                 name="too_long",
                 summary="a pair is longer than the model takes, and not to be cut",
                 error=ContextLengthExceeded,
+            ),
+            Failure(
+                name="empty",
+                summary="the query is empty, or there are no documents: it is named",
+                error=EmptyInput,
             ),
             Failure(
                 name="bad_item",

@@ -12,16 +12,11 @@ RERANK_PATH = "/v1/rerank"
 
 
 class TextDocument(BaseModel):
-    """A text as an object."""
+    """A text as an object; other fields than `text` are ranked where `rank_fields` names them."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
-    text: str
-
-
-def text_of(document: str | TextDocument) -> str:
-    """Return the text of a document in either form."""
-    return document if isinstance(document, str) else document.text
+    text: str | None = None
 
 
 class RerankRequest(BaseModel):
@@ -34,6 +29,10 @@ class RerankRequest(BaseModel):
     documents: Annotated[tuple[str | TextDocument, ...], Field(fail_fast=True)]
     top_n: Count | None = None
     return_documents: Flag | None = None
+    rank_fields: Annotated[tuple[NonEmpty, ...], Field(min_length=1, max_length=64)] | None = Field(
+        default=None,
+        description="Cohere's v1: the fields of documents that are ranked, in this order (`text`).",
+    )
 
 
 class RerankResult(BaseModel):

@@ -14,14 +14,23 @@ MAX_IMAGES = 64
 MAX_LABELS = 1024
 MAX_TOP_K = 100_000
 _MAX_DIGITS = 6
+_NO_IMAGE = "must be an image as a string: base64, or a data: URL"
 
 
 def _listed(value: object) -> object:
-    """Read one as a list of one, and refuse more than may be before any is read."""
+    """Read one as a list of one; refuse what is neither, and more than may be."""
     if isinstance(value, str | bytes):
         return (value,)
-    if isinstance(value, list) and len(value) > MAX_IMAGES:
+    if not isinstance(value, list | tuple):
+        raise PydanticCustomError("images", f"{_NO_IMAGE}, or an array of these")
+    if len(value) > MAX_IMAGES:
         raise PydanticCustomError("too_many", f"must hold at most {MAX_IMAGES} images")
+    return value
+
+
+def _image(value: object) -> object:
+    if not isinstance(value, str | bytes):
+        raise PydanticCustomError("image", _NO_IMAGE)
     return value
 
 
@@ -37,7 +46,7 @@ def _digits(value: object, info: ValidationInfo) -> object:
 
 
 Images = Annotated[
-    tuple[str | bytes, ...],
+    tuple[Annotated[str | bytes, BeforeValidator(_image)], ...],
     Field(
         min_length=1,
         fail_fast=True,

@@ -25,6 +25,7 @@ INPUT, OUTPUT = "image", "logits"
 
 _DTYPES: dict[Datatype, TensorType] = {Datatype.UINT8: "uint8", Datatype.FP32: "float32"}
 _FLOAT_BYTES = 4
+_AXES = 4
 _SMALLEST_GIF = "GIF89a\x01\0\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;"
 """One grey pixel in bytes that are ASCII, so that JSON can hold them."""
 
@@ -36,6 +37,11 @@ def to_items(request: TensorRequest) -> list[VisionItem]:
         InvalidRequest: The tensor is none of these; names it.
     """
     tensor = request.input(INPUT, Datatype.BYTES, *_DTYPES)
+    if tensor.datatype is not Datatype.BYTES and len(tensor.shape) != _AXES:
+        raise InvalidRequest(
+            "must be [n, height, width, 3] or [n, 3, height, width]; n is 1 for one image",
+            param=f"inputs.{INPUT}.shape",
+        )
     rows = tensor.rows(MAX_IMAGES)
     labelled = any(output.classification is not None for output in request.outputs)
     if tensor.datatype is not Datatype.BYTES:
