@@ -150,26 +150,38 @@ def test_an_exported_bundle_is_served_and_held_to_the_old_values(
     assert opened.files["graph"].read_bytes() == exact.files["graph"].read_bytes()
 
 
-def test_late_interaction_is_exported_and_a_cross_encoder_is_not(tmp_path: Path) -> None:
-    pair = {"query": "the mill", "document": "water"}
-    for scoring, architecture in (
+@pytest.mark.parametrize(
+    ("scoring", "architecture"),
+    [
         ("maxsim", "BertModel"),
         ("cross_encoder", "BertForSequenceClassification"),
-    ):
-        tiny = save_tiny(tmp_path / scoring, architecture)
-        bundle = tiny.executed(scoring=scoring)
-        manifest = bundle.manifest.model_copy(update={"workload": "reranking"})
-        source = given_fixtures(replace(bundle, manifest=manifest), pair)
-        store = Store(tmp_path / "cache")
-        target = tmp_path / f"{scoring}-onnx"
-        if scoring == "maxsim":
-            export_bundle(reranking, source, target, EXACT, store=store, settings=SETTINGS)
-            options = open_bundle(target).manifest.execution.options
-            assert options == {"scoring": "maxsim", "engine": "onnx"}
-        else:
-            with pytest.raises(BundleError, match="a graph gives no scores"):
-                export_bundle(reranking, source, target, EXACT, store=store, settings=SETTINGS)
-            assert not target.exists()
+        ("cross_encoder", "RobertaForSequenceClassification"),
+        ("cross_encoder", "DistilBertForSequenceClassification"),
+    ],
+)
+def test_rerankers_are_exported_and_score_as_before(
+    scoring: str, architecture: str, tmp_path: Path
+) -> None:
+    bundle = save_tiny(tmp_path / "tiny", architecture).executed(scoring=scoring)
+    manifest = bundle.manifest.model_copy(update={"workload": "reranking"})
+    pair = {"query": "the mill", "document": "water"}
+    source = given_fixtures(replace(bundle, manifest=manifest), pair)
+    target, store = tmp_path / "onnx", Store(tmp_path / "cache")
+    export_bundle(reranking, source, target, EXACT, store=store, settings=SETTINGS)
+    opened = open_bundle(target, cache=tmp_path / "cache")
+    assert opened.manifest.execution.options == {"scoring": scoring, "engine": "onnx"}
+    expected = load_engine(reranking, source, SETTINGS).observe(pair)
+    found = load_engine(reranking, opened, SETTINGS).observe(pair)
+    assert found["input_ids"] == expected["input_ids"]
+    assert found["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+    sizes = {name: path.stat().st_size for name, path in opened.files.items()}
+    if scoring == "maxsim":
+        assert "weights" not in sizes
+        return
+    assert sizes["weights"] < source.files["weights"].stat().st_size / 4
+    headless = replace(opened, files={k: v for k, v in opened.files.items() if k != "weights"})
+    with pytest.raises(BundleError, match="a graph gives no scores"):
+        load_engine(reranking, headless, SETTINGS)
 
 
 @pytest.mark.real_model

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -50,14 +52,31 @@ def read_head(file: WeightFile, config: EncoderConfig) -> Head:
             param="execution.architecture",
         )
     hidden, labels = config.hidden, len(config.labels)
-    if config.family is Family.ROBERTA:
-        dense, out = "classifier.dense", "classifier.out_proj"
-    elif config.family is Family.DISTILBERT:
-        dense, out = "pre_classifier", "classifier"
-    else:
-        dense, out = f"{file.encoder_prefix}pooler.dense", "classifier"
+    dense, out = _names(file, config)
     return Head(
         dense=file.affine(dense, hidden, hidden),
         activation=torch.relu if config.family is Family.DISTILBERT else torch.tanh,
         labels=file.affine(out, labels, hidden),
     )
+
+
+def write_head(file: WeightFile, config: EncoderConfig, path: Path) -> None:
+    """Write the head of a file of weights, under its own names, to go along with a graph.
+
+    Raises:
+        BundleError: As `read_head`.
+    """
+    head = read_head(file, config)
+    tensors = {}
+    for name, affine in zip(_names(file, config), (head.dense, head.labels), strict=True):
+        tensors |= {f"{name}.weight": affine.weight, f"{name}.bias": affine.bias}
+    save_file(tensors, path)
+
+
+def _names(file: WeightFile, config: EncoderConfig) -> tuple[str, str]:
+    """Return what a family calls its two layers."""
+    if config.family is Family.ROBERTA:
+        return "classifier.dense", "classifier.out_proj"
+    if config.family is Family.DISTILBERT:
+        return "pre_classifier", "classifier"
+    return f"{file.encoder_prefix}pooler.dense", "classifier"

@@ -37,7 +37,7 @@ class Loaded:
         config: What it is.
         encoder: Computes.
         tokenizer: Makes its token IDs.
-        file: The weights, for a head; None where there are none but the graph's.
+        file: The weights, or of a graph only what it lacks: a head; None where there are none.
     """
 
     config: EncoderConfig
@@ -56,7 +56,8 @@ def load_encoder(bundle: Bundle, settings: EngineSettings, options: EncoderOptio
     loader = _Loader(bundle, settings, options, config)
     if options.engine == "onnx":
         tokenizer = read_tokenizer(bundle, config.vocab_tokens, types=2)
-        return Loaded(config=config, encoder=loader.onnx(), tokenizer=tokenizer, file=None)
+        rest = WeightFile(bundle, config.family) if "weights" in bundle.files else None
+        return Loaded(config=config, encoder=loader.onnx(), tokenizer=tokenizer, file=rest)
     file = WeightFile(bundle, config.family)
     weights = encoder_weights(file, config)
     tokenizer = read_tokenizer(bundle, config.vocab_tokens, types=len(weights.types))

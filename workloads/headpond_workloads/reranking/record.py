@@ -126,7 +126,7 @@ record = WorkloadRecord(
         Contract(name="scores", vouches_for="weights, precision or kernels"),
     ),
     engine="headpond_workloads.reranking.engine.load:load",
-    exporter="headpond_workloads.encoders.onnx_export:export",
+    exporter="headpond_workloads.reranking.engine.exporter:export",
     tallies=(Tally(name="padded_tokens", summary="Tokens of padding that were computed."),),
     metric_aliases=(
         MetricAlias(name="te_queue_size", measure="waiting"),

@@ -149,5 +149,6 @@ record = WorkloadRecord(
         Contract(name="labels", vouches_for="labels"),
     ),
     engine="headpond_workloads.vision.engine.load:load",
+    exporter="headpond_workloads.vision.engine.exporter:export",
     unserved=oip_unserved,
 )

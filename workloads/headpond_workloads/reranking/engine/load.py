@@ -60,8 +60,9 @@ def _scorer(bundle: Bundle, options: RerankingOptions, loaded: Loaded) -> Scorer
     else:
         if loaded.file is None:
             raise BundleError(
-                "a graph gives no scores; use engine: native, or scoring: maxsim",
-                param="execution.options.engine",
+                "a graph gives no scores without the artifact weights, which holds a head; "
+                "or use scoring: maxsim",
+                param="artifacts",
             )
         context = config.context_tokens
         scorer = CrossEncoder(

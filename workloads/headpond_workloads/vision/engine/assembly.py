@@ -57,7 +57,7 @@ def assemble(
     if execution.architecture == "onnx":
         if execution.dtype != "float32" or runtime == "torch":
             raise BundleError("an ONNX file is computed by ONNX Runtime, in float32", param=_PARAM)
-        return _file(bundle, device)
+        return _file(bundle, device, takes_pixels=options.takes_pixels)
     if runtime == "onnxruntime" and not plain:
         raise BundleError("networks are exported to ONNX for float32 on the CPU", param=_PARAM)
     network = load_network(bundle, labels, options.checkpoint, cache)
@@ -82,11 +82,11 @@ def _digest(manifest: Manifest) -> str:
     return sha256(parts.encode()).hexdigest()
 
 
-def _file(bundle: Bundle, device: str) -> Assembly:
+def _file(bundle: Bundle, device: str, *, takes_pixels: bool) -> Assembly:
     path = bundle.files.get("model")
     if path is None:
         raise BundleError("architecture 'onnx' needs the artifact 'model'", param="artifacts")
-    forward = OnnxForward(path, device=device, takes_pixels=False)
+    forward = OnnxForward(path, device=device, takes_pixels=takes_pixels)
     return Assembly(forward=forward, weight_bytes=path.stat().st_size)
 
 

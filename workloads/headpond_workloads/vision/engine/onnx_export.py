@@ -1,4 +1,4 @@
-"""A classifier of torch as an ONNX file, made once a machine.
+"""A classifier of torch as an ONNX file; those that are served are made once a machine.
 
 ONNX Runtime computes a small convolutional network in float32 on a CPU core in a quarter to
 half of the time that torch's modules take, with the same logits but for rounding.
@@ -12,7 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
+from headpond.errors import BundleError
 from headpond_workloads.vision.engine.forward import Classifier
 
 _LIBRARIES = ("headpond", "torch", "onnx", "onnxscript", "transformers")
@@ -37,20 +39,29 @@ def exported(classifier: Classifier, digest: str, height: int, width: int, cache
         # It has its name only when it is whole.
         with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as folder:
             part = Path(folder) / target.name
-            _export(classifier, part, height, width)
+            write_graph(classifier, part, height, width)
             part.replace(target)
     return target
 
 
-def _export(classifier: Classifier, path: Path, height: int, width: int) -> None:
+def write_graph(classifier: Classifier, path: Path, height: int, width: int) -> None:
+    """Write a classifier as a graph of pixels `(images, height, width, 3)` to logits.
+
+    Raises:
+        BundleError: torch can't make one of it.
+    """
     images = torch.export.Dim("images", min=1, max=_MOST_IMAGES)
-    torch.onnx.export(
+    program = torch.onnx.export(
         classifier.eval(),
         (torch.zeros(2, height, width, 3),),
-        path,
+        dynamo=True,
         input_names=["pixel_values"],
         output_names=["logits"],
         dynamic_shapes=({0: images},),
-        external_data=False,
         verbose=False,
     )
+    if program is None:
+        raise BundleError("torch gave no graph", param="artifacts")
+    # It says on whose machine, and where in which file, each node was made.
+    ClearMetadataAndDocStringPass()(program.model)
+    program.save(path, external_data=False)

@@ -38,11 +38,14 @@ class Options(Section):
             `auto` takes ONNX Runtime for float32 on the CPU, else torch.
         batch_images: Images in one batch; by default 4 on a CPU, 32 on a GPU.
         checkpoint: Weights that are not an artifact.
+        takes_pixels: Whether a file of ONNX normalises by itself, as those do that are exported
+            here: it takes 0 to 255, and channels last.
     """
 
     runtime: Literal["auto", "onnxruntime", "torch"] = "auto"
     batch_images: Annotated[int, Field(ge=1, le=32)] | None = None
     checkpoint: Checkpoint | None = None
+    takes_pixels: bool = False
 
 
 class Outputs(Section):
