@@ -15,7 +15,7 @@ from headpond.bundle.loading import load_engine
 from headpond.bundle.locking import lock_engine
 from headpond.bundle.manifest import Fixture
 from headpond.bundle.store import Bundle, Store, open_bundle
-from headpond.engine import EngineSettings
+from headpond.engine import EngineSettings, Json
 from headpond.errors import BundleError
 from headpond_workloads.vision.engine.exporter import export
 from headpond_workloads.vision.record import record
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SETTINGS = EngineSettings(state_bytes=2**24)
 PNG = base64.b64encode(saved(scene(70, 60), "PNG")).decode()
-GIVEN = {"image": PNG, "top_k": 2}
+GIVEN: dict[str, Json] = {"image": PNG, "top_k": 2}
 
 
 def locked(bundle: Bundle) -> Bundle:

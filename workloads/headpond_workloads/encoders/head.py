@@ -67,7 +67,7 @@ def write_head(file: WeightFile, config: EncoderConfig, path: Path) -> None:
         BundleError: As `read_head`.
     """
     head = read_head(file, config)
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for name, affine in zip(_names(file, config), (head.dense, head.labels), strict=True):
         tensors |= {f"{name}.weight": affine.weight, f"{name}.bias": affine.bias}
     save_file(tensors, path)
