@@ -6,6 +6,20 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
+class Feed:
+    """How the input of items comes that are fed while they run.
+
+    Attributes:
+        rate_per_s: Units along the axis that come in a second where input is live. Live
+            items are admitted only while all of them can be kept up with.
+        ahead: The most units of an item's input that wait; who sends more is held up.
+    """
+
+    rate_per_s: float
+    ahead: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Continuous:
     """Requests join and leave between steps, and share each step with others.
 
@@ -20,6 +34,7 @@ class Continuous:
         step_budget: Units along the axis that one step may work off, over all its slots.
         stretch: A step that carries items past their first phase takes at most about this
             many times what it takes without first phases of those who came later.
+        feed: How input comes to items that get it while they run; None where none do.
     """
 
     axis: str
@@ -30,6 +45,7 @@ class Continuous:
     granule: int | str = 1
     step_budget: int = 512
     stretch: float = 2.0
+    feed: Feed | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

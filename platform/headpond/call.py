@@ -129,6 +129,24 @@ class Answer(Protocol):
         """
         ...
 
+    async def feed(self, payload: object, units: int) -> None:
+        """Hand more input to the call's one fed item; waits while too much waits already.
+
+        Args:
+            payload: The workload's own frozen type.
+            units: How much it is along the batching axis; 0 for what is no input as such
+                (the end of the input, a change of settings).
+
+        Raises:
+            HeadpondError: The call is over, for this reason; or it is not fed.
+        """
+        ...
+
+    @property
+    def waiting_units(self) -> int:
+        """How many units of what was fed the engine has not passed yet."""
+        ...
+
     async def close(self) -> None:
         """Let go of the call; cancels it when it is not over. Safe to call twice."""
         ...

@@ -47,12 +47,15 @@ class Plan(Generic[Prepared]):
         key: Values of the record's `compatible_by`; equal keys share a step.
         answer: The answer, when planning has found it already. Such an item waits for
             nothing and never gets a slot; its shape is not looked at.
+        fed: Whether its input comes while it runs, by `Answer.feed`. Its shape then says the
+            most that may come. Only where the record's batching has a `feed`.
     """
 
     shape: Mapping[str, int]
     prepared: Prepared
     key: tuple[Hashable, ...] = ()
     answer: Immediate | None = None
+    fed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +84,7 @@ class Progress(Generic[Payload_co]):
             prefix). Said when they are passed, so that speed is not mistaken.
         phase: The record's phase the slot is in from now on, when that changed.
         finished: The work the item came to, when this was its last step.
+        idle: Whether the slot can't go on until it is fed again. Only of items that are fed.
         error: Why this slot ends here without a result; the others are untouched.
     """
 
@@ -89,6 +93,7 @@ class Progress(Generic[Payload_co]):
     skipped: int = 0
     phase: str | None = None
     finished: Work | None = None
+    idle: bool = False
     error: HeadpondError | None = None
 
 
@@ -149,6 +154,21 @@ class ContinuousEngine(
 
     def release(self, slot: Slot) -> None:
         """Free everything a slot holds. Called exactly once for each started slot."""
+        ...
+
+
+class FedEngine(
+    ContinuousEngine[Item_contra, Prepared, Slot, Payload_co],
+    Protocol[Item_contra, Prepared, Slot, Payload_co],
+):
+    """A continuous engine whose items may get their input while they run."""
+
+    def feed(self, slot: Slot, inputs: Sequence[object]) -> None:
+        """Take in what came for a slot, in order; computes nothing that takes long.
+
+        Called before the step that may use it. What is wrong with an input is said by the
+        slot's next `Progress.error`, or raised here: then the item fails.
+        """
         ...
 
 
