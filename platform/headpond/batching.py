@@ -34,7 +34,8 @@ class Continuous:
         step_budget: Units along the axis that one step may work off, over all its slots.
         stretch: A step that carries items past their first phase takes at most about this
             many times what it takes without first phases of those who came later.
-        feed: How input comes to items that get it while they run; None where none do.
+        feed: How input comes to items that get it while they run; None where none do. With
+            it, a step takes an item on by up to a granule, not by one unit.
     """
 
     axis: str

@@ -109,6 +109,8 @@ def _axis_problems(record: WorkloadRecord) -> Iterable[str]:
             yield "batching.cached is part of a first phase; name that in batching.first_phase"
         if batching.stretch <= 1.0:
             yield f"batching.stretch is {batching.stretch:g}; it must be above 1"
+        if batching.feed is not None and (batching.feed.rate_per_s <= 0 or batching.feed.ahead < 1):
+            yield "batching.feed must have a rate above 0, and let at least 1 unit wait"
         if isinstance(batching.granule, str) and batching.granule not in record.symbols:
             yield f"batching.granule names symbol {batching.granule!r}, which symbols does not list"
     for field, names in named.items():

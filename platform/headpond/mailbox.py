@@ -57,6 +57,11 @@ class Mailbox:
         """Call `end` with `error` unless the end has come by then."""
         self._overdue = self._loop.call_later(seconds, end, error)
 
+    @property
+    def error(self) -> HeadpondError | None:
+        """What the mailbox was ended with, if with an error."""
+        return self._error
+
     def clear(self) -> None:
         """Drop what nobody will read."""
         self._events = []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headpond.batching import Continuous, Formed
+from headpond.batching import Continuous, Feed, Formed
 from headpond.bundle.contract import Contract
 from headpond.consistency import inconsistencies
 from headpond.dialect import Route, Unserved
@@ -25,6 +25,7 @@ __all__ = [
     "Continuous",
     "Dim",
     "Failure",
+    "Feed",
     "Fit",
     "Formed",
     "Limiter",

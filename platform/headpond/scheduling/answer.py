@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from headpond.call import Accepted, Event
 from headpond.errors import HeadpondError, RequestCancelled
 from headpond.mailbox import Mailbox, Sink
+from headpond.scheduling.sequence import LiveCall
+from headpond.scheduling.worker import Worker
+
+_LOOK_S = 0.01
 
 
 class LoopAnswer:
@@ -17,20 +22,23 @@ class LoopAnswer:
     the engine goes on and frees the call's state.
     """
 
-    __slots__ = ("_accepted", "_cancel", "_mailbox", "_over")
+    __slots__ = ("_accepted", "_ahead", "_live", "_mailbox", "_over", "_worker")
 
     def __init__(
-        self, accepted: Accepted, loop: AbstractEventLoop, cancel: Callable[[HeadpondError], None]
+        self, live: LiveCall, loop: AbstractEventLoop, worker: Worker, ahead: int = 0
     ) -> None:
         """Start with nothing delivered.
 
         Args:
-            accepted: What was admitted.
+            live: The call.
             loop: The event loop of the reader.
-            cancel: Tells the scheduler that the reader went away, and why.
+            worker: Is told when the reader went away and why, and gets what is fed.
+            ahead: Units of input that may wait.
         """
-        self._accepted = accepted
-        self._cancel = cancel
+        self._accepted = live.accepted
+        self._live = live
+        self._worker = worker
+        self._ahead = ahead
         self._mailbox = Mailbox(loop)
         self._over = False
 
@@ -55,6 +63,26 @@ class LoopAnswer:
         """
         await self._mailbox.pour(sink)
 
+    async def feed(self, payload: object, units: int) -> None:
+        """Hand more input to the call's one fed item; waits while too much waits already.
+
+        Raises:
+            HeadpondError: The call is over, or not fed, or gets more than it may.
+        """
+        # The engine says nothing when it has passed input that gave no output, and nobody
+        # else needs to know; so it is looked at, at the pace of steps.
+        while self.waiting_units > max(self._ahead - units, 0) and not self._over:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+        if self._over:
+            raise self._mailbox.error or RequestCancelled()
+        self._worker.feed(self._live, payload, units)
+
+    @property
+    def waiting_units(self) -> int:
+        """How many units of what was fed the engine has not passed yet."""
+        item = self._live.fed
+        return 0 if item is None or item.inlet is None else item.inlet.fed - item.held
+
     async def close(self) -> None:
         """Let go of the call; cancels it when it is not over. Safe to call twice."""
         self._mailbox.clear()
@@ -77,4 +105,4 @@ class LoopAnswer:
     def _let_go(self, error: HeadpondError) -> None:
         self._over = True
         self._mailbox.end((), error)
-        self._cancel(error)
+        self._worker.cancel(self._live, error)

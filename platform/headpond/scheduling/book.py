@@ -109,6 +109,11 @@ class CallBook:
         self._touched[item.call] = None
 
     @property
+    def next_deadline_s(self) -> float | None:
+        """When the next call's time is up; None when no call has to be watched."""
+        return self._deadlines.next_s
+
+    @property
     def has_news(self) -> bool:
         """Whether there may be something to collect."""
         return bool(self._touched)

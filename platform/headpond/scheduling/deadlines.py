@@ -25,6 +25,11 @@ class Deadlines:
         """Return the number of calls that are watched."""
         return len(self._calls)
 
+    @property
+    def next_s(self) -> float | None:
+        """When the next deadline may be; never later than it is."""
+        return self._heap[0][0] if self._heap else None
+
     def add(self, call: LiveCall) -> None:
         """Watch a call."""
         self._next += 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import cast
 
 from headpond.engine import Progress, Quantum
 from headpond.errors import EngineFailed, HeadpondError
 from headpond.scheduling.border import attempt
 from headpond.scheduling.composer import Grant
 from headpond.scheduling.scheduler import Scheduler
-from headpond.scheduling.sequence import Delivery, Engine, Item, Stage
+from headpond.scheduling.sequence import Delivery, Engine, FedEngine, Item, Stage
 
 
 class Driver:
@@ -43,11 +44,14 @@ class Driver:
         self._deliver = deliver
         self._lock = lock or nullcontext()
 
-    def turn(self) -> None:
-        """Do one turn: preempt, release, start, step, release; deliver what callers get.
+    def turn(self) -> bool:
+        """Do one turn: preempt, release, start, feed, step, release; deliver what callers get.
 
         Calls that end before the step are delivered before it: who is late, or gone, is not
         kept waiting for one step more.
+
+        Returns:
+            Whether there was anything to do.
         """
         scheduler = self._scheduler
         with self._lock:
@@ -59,6 +63,8 @@ class Driver:
             self._collect()
         for item in turn.started:
             self._start(item)
+        for item, inputs in turn.inputs:
+            self._feed(item, inputs)
         grants = [grant for grant in turn.grants if grant[0].stage is Stage.RUNNING]
         if grants:
             results = attempt(self._step, grants)
@@ -66,6 +72,7 @@ class Driver:
                 scheduler.advance(grants, results, self._clock())
         self._release()
         self._collect()
+        return bool(turn)
 
     def _collect(self) -> None:
         with self._lock:
@@ -87,6 +94,14 @@ class Driver:
                 self._scheduler.fail(item, slot)
             return
         item.slot, item.started = slot, True
+
+    def _feed(self, item: Item, inputs: Sequence[object]) -> None:
+        if item.stage is not Stage.RUNNING:
+            return
+        error = attempt(cast("FedEngine", self._engine).feed, item.slot, inputs)
+        if isinstance(error, HeadpondError):
+            with self._lock:
+                self._scheduler.fail(item, error)
 
     def _preempt(self, item: Item) -> None:
         units = attempt(self._engine.preempt, item.slot)

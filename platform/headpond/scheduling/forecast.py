@@ -123,7 +123,11 @@ class Forecast:
         if done_s is None or drained_s is None:
             return 0.0
         part = done_s / drained_s
-        running = [(each.weight, each.meter.counted) for each in self._residency.roster]
+        running = [
+            (each.weight, each.meter.counted)
+            for each in self._residency.roster
+            if each.inlet is None  # when a live one ends, nobody knows
+        ]
         if free:
             running.append((item.weight, 0.0))
         least = min((max(part * most - done, 0.0) for most, done in running), default=0.0)

@@ -8,9 +8,10 @@ from typing import Any
 from headpond.admission.limits import Limits
 from headpond.call import Accepted, Call
 from headpond.engine import Plan, Planning
-from headpond.errors import HeadpondError
+from headpond.errors import EngineFailed, HeadpondError
 from headpond.record import Continuous, PhaseKind, Shape, WorkloadRecord
 from headpond.scheduling.border import attempt
+from headpond.scheduling.inlet import Inlet
 from headpond.scheduling.meter import Meter
 from headpond.scheduling.sequence import Item, LiveCall, worked_off
 from headpond.telemetry.timeline import Timeline
@@ -44,6 +45,7 @@ class Intake:
         self._extent = batching.extent if isinstance(batching, Continuous) else ()
         self._first = batching.first_phase if isinstance(batching, Continuous) else None
         self._cached = batching.cached if isinstance(batching, Continuous) else None
+        self._feed = batching.feed if isinstance(batching, Continuous) else None
         # The first phase of a record is validation, the last delivery: neither is ours.
         self._phases = tuple(phase.name for phase in record.phases[1:-1])
         self._queue_phase = next(p.name for p in record.phases if p.kind is PhaseKind.QUEUE)
@@ -100,11 +102,12 @@ class Intake:
         if plan.answer is not None:
             work, meter = plan.answer.work, Meter()
             return Item(call=live, index=index, plan=plan, work=work, meter=meter)
-        shape = plan.shape
-        self._limits.check_shape(shape)
+        self._limits.check_shape(plan.shape)
+        extent = sum(plan.shape[dim] for dim in self._extent)
+        shape = self._priced(plan)
+        priced = sum(shape[dim] for dim in self._extent)
         work = self._cost(shape)
         weight = work.weigh(self._units)
-        extent = sum(shape[dim] for dim in self._extent)
         first = shape[self._first] if self._first else 0
         cached = min(shape[self._cached], first) if self._cached else 0
         return Item(
@@ -115,14 +118,27 @@ class Intake:
             meter=Meter(
                 weight=weight,
                 first_units=first,
-                first_weight=self._weigh_first(shape, first, weight * first / max(extent, 1)),
-                extent=extent,
+                first_weight=self._weigh_first(shape, first, weight * first / max(priced, 1)),
+                extent=priced,
                 cached=cached,
             ),
             extent=extent,
             first_left=first,
             cached_left=cached,
+            inlet=Inlet(most=extent) if plan.fed else None,
+            idle=plan.fed,
         )
+
+    def _priced(self, plan: Plan[object]) -> Shape:
+        """Return the shape that an item is admitted with.
+
+        Of one that is fed only what may wait is ever work to be done; the rest is to come.
+        """
+        if not plan.fed:
+            return plan.shape
+        if self._feed is None:
+            raise EngineFailed("it wants to be fed, which its record does not declare")
+        return worked_off(plan.shape, self._extent, self._feed.ahead)
 
     def _weigh_first(self, shape: Shape, first: int, otherwise: float) -> float:
         """Return what the first phase alone costs, or `otherwise` when `cost` can't say."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headpond.engine import FormedEngine, Outcome
-from headpond.errors import EngineFailed, HeadpondError
+from headpond.errors import EngineFailed, HeadpondError, InvalidRequest
 from headpond.scheduling.batcher import Batch, Batcher
 from headpond.scheduling.border import attempt
 from headpond.scheduling.sequence import Delivery, Item, LiveCall
@@ -98,6 +98,14 @@ class Lanes:
             if delivery is None:
                 self._lock.notify(len(call.items))
             return delivery
+
+    def feed(self, call: LiveCall, payload: object, units: int) -> None:
+        """Refuse input: what is in a formed batch is all there.
+
+        Raises:
+            InvalidRequest: Always.
+        """
+        raise InvalidRequest("this call takes no further input")
 
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """Let a call end with `error` at the next chance; no change when it is over."""

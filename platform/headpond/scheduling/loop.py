@@ -64,6 +64,7 @@ class Loop:
         clock: Callable[[], float],
         planners: int,
         stuck_after_s: float,
+        ahead: int = 0,
         writes: WriteThrough | None = None,
     ) -> None:
         """Put the parts together; nothing runs before `start`.
@@ -75,8 +76,10 @@ class Loop:
             clock: Monotonic seconds.
             planners: Threads for plans that take long.
             stuck_after_s: Work that takes longer means a stuck engine.
+            ahead: Units of an item's input that may wait, where items are fed.
             writes: Stores what calls ask for; None where there is no store.
         """
+        self._ahead = ahead
         self._worker = work(
             partial(self._on_event_loop, self._deliver),
             partial(self._on_event_loop, self._abandon),
@@ -143,7 +146,7 @@ class Loop:
         now_s = self._clock()
         self._intake.close(live, now_s)
         event_loop = self._event_loop = asyncio.get_running_loop()
-        answer = LoopAnswer(live.accepted, event_loop, partial(self._worker.cancel, live))
+        answer = LoopAnswer(live, event_loop, self._worker, self._ahead)
         self._check_store(call)
         delivery = self._worker.offer(live, now_s)
         self._answers[live] = answer
@@ -323,6 +326,7 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
             ended=ended,
         )
 
+    feed = record.batching.feed if isinstance(record.batching, Continuous) else None
     return Loop(
         work,
         Intake(record, engine, Limits(record, state.symbols, limits), bundle=bundle),
@@ -330,5 +334,6 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
         clock=clock,
         planners=planners,
         stuck_after_s=stuck_after_s,
+        ahead=0 if feed is None else feed.ahead,
         writes=writes,
     )

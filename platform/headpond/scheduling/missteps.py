@@ -26,6 +26,8 @@ class Missteps:
             return EngineFailed(f"it went further along the {self._axis} than it may")
         if not 0 <= progress.skipped <= progress.units:
             return EngineFailed(f"it skipped more {self._axis} than it passed")
+        if progress.idle and item.inlet is None:
+            return EngineFailed("it waits for input that will never come")
         if progress.phase is not None and progress.phase not in self._phases:
             return EngineFailed("it went to a phase that is not declared")
         if progress.finished is not None and not self._units >= progress.finished.keys():

@@ -16,15 +16,19 @@ class Residency:
     later. The last running item never loses its state: any item fits alone.
     """
 
-    def __init__(self, state: StateModel, *, state_bytes: int, max_slots: int) -> None:
+    def __init__(
+        self, state: StateModel, *, state_bytes: int, max_slots: int, stride: int = 1
+    ) -> None:
         """Start empty.
 
         Args:
             state: The record's state, bound to the bundle.
             state_bytes: The budget.
             max_slots: The most items that run at once.
+            stride: Units that an item past its first phase may go on in one step.
         """
         self._state = state
+        self._stride = stride
         self._max_slots = max_slots
         self.ledger = Ledger(state_bytes)
         self.roster = Roster()
@@ -63,11 +67,11 @@ class Residency:
             self.preempted.remove(item)
 
     def grow(self) -> list[Item]:
-        """Reserve the next unit of every running item; return those that lost their state."""
+        """Reserve the next step of every running item; return those that lost their state."""
         victims: list[Item] = []
         for item in self.roster:
-            need = item.held + 1
-            if need <= item.granted or need > item.extent or item.first_left:
+            need = min(item.held + self._stride, item.extent)
+            if need <= item.granted or item.first_left:
                 continue
             while item.stage is Stage.RUNNING and not self._reserve(item, need):
                 victim = self.roster.victim()

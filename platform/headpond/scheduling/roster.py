@@ -48,12 +48,18 @@ class Roster:
             del self._groups[item.plan.key]
 
     def next_group(self) -> list[Item]:
-        """Return the group whose turn it is, and put it last; empty when nothing runs."""
+        """Return those of the group whose turn it is that can go on, and put it last.
+
+        Empty when nothing runs, or all wait for input.
+        """
         for key, group in self._groups.items():
+            ready = [item for item in group if not item.idle]
+            if not ready:
+                continue
             if len(self._groups) > 1:
                 del self._groups[key]
                 self._groups[key] = group
-            return group
+            return ready
         return []
 
     def victim(self) -> Item | None:

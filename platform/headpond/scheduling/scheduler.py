@@ -10,12 +10,15 @@ A driver asks `decide` what to do, does it on the engine, and tells `advance` ho
 - Groups that can't share a step take turns; within one, `Composer` deals out the units.
 - A step that raises has advanced nobody; its group is tried again by halves (`Suspects`)
   until one item fails alone.
+- Items that get their input while they run are stepped when there is some. Live ones are
+  admitted while all can be kept up with, never to wait; what is not live shares the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MappingProxyType
 
 from headpond.admission.drain import DrainRate
@@ -25,12 +28,15 @@ from headpond.errors import (
     DeclarationError,
     HeadpondError,
     InvalidRequest,
+    Overloaded,
+    RequestCancelled,
 )
 from headpond.record import Continuous, PhaseKind, WorkloadRecord
 from headpond.scheduling.book import CallBook
 from headpond.scheduling.border import attempt
 from headpond.scheduling.composer import Composer, Grant
 from headpond.scheduling.forecast import Forecast, least
+from headpond.scheduling.keeping_up import RETRY_AFTER_S, KeepingUp
 from headpond.scheduling.missteps import Missteps
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
@@ -38,6 +44,8 @@ from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked
 from headpond.scheduling.suspects import Suspects
 from headpond.state import StateModel
 from headpond.units import Work
+
+_by_last_step = attrgetter("last_step")
 
 
 @dataclass(slots=True)
@@ -47,12 +55,18 @@ class Turn:
     Attributes:
         preempted: Items whose slots lose their state.
         started: Items that get a slot.
+        inputs: What came for items of the step since they were stepped last.
         grants: The step: who goes how far. Empty when there is nothing to step.
     """
 
     preempted: list[Item] = field(default_factory=list)
     started: list[Item] = field(default_factory=list)
+    inputs: list[tuple[Item, list[object]]] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.preempted or self.started or self.grants)
 
 
 class Scheduler:
@@ -93,7 +107,13 @@ class Scheduler:
         self.drain = DrainRate()
         limit = record.overload.queue_limit.weigh(self._units)
         self.queue: FairQueue[Item] = FairQueue(limit, self.drain, tenant_weights)
-        self.residency = Residency(state, state_bytes=state_bytes, max_slots=max_slots)
+        feed = self._batching.feed
+        self.residency = Residency(
+            state,
+            state_bytes=state_bytes,
+            max_slots=max_slots,
+            stride=1 if feed is None else state.granule,
+        )
         self._pace = Pace(
             step_budget=self._batching.step_budget,
             stretch=self._batching.stretch,
@@ -102,6 +122,7 @@ class Scheduler:
         self._composer = Composer(self._pace, self._batching.step_budget)
         self._forecast = Forecast(self.drain, self.queue, self.residency, self._pace)
         self._longest_wait_s = least((record.overload.wait_s, max_wait_s))
+        self._keeping_up = None if feed is None else KeepingUp(feed)
         self.steps = 0
         self.failed_steps_in_a_row = 0
         self._book = CallBook()
@@ -138,6 +159,21 @@ class Scheduler:
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call at the next chance: nobody reads it any more, for the reason `error`."""
         self._book.cancel(call, error)
+
+    def feed(self, call: LiveCall, payload: object, units: int) -> None:
+        """Take in input for the fed item of a call.
+
+        Raises:
+            InvalidRequest: The call is not fed, or this is more than it was admitted for.
+            RequestCancelled: It is over.
+        """
+        item = call.fed
+        if item is None or item.inlet is None:
+            raise InvalidRequest("this call takes no further input")
+        if item.stage is Stage.OVER:
+            raise call.failure or RequestCancelled()
+        item.inlet.put(payload, units)
+        item.idle = False
 
     def abort(self, error: HeadpondError) -> None:
         """End every call with `error`; the driver then releases and collects as ever."""
@@ -176,6 +212,7 @@ class Scheduler:
         took_s = now_s - self._decided_s
         if not isinstance(results, HeadpondError):
             self.failed_steps_in_a_row = 0
+            self._keep_up(results, took_s)
             steady = sum(not item.first_left for item, _ in grants)
             first = 0
             for (item, units), progress in zip(grants, results, strict=True):
@@ -224,6 +261,37 @@ class Scheduler:
         """Hand out what this turn has for each call: for streams at once, else at the end."""
         return self._book.collect(now_s)
 
+    @property
+    def all_wait_for_input(self) -> bool:
+        """Whether nothing can go on by itself that runs."""
+        return all(item.idle for item in self.residency.roster)
+
+    @property
+    def next_deadline_s(self) -> float | None:
+        """When the next call's time is up."""
+        return self._book.next_deadline_s
+
+    def _keep_up(self, results: Sequence[Progress[object]], took_s: float) -> None:
+        if self._keeping_up is not None:
+            units = [progress.units for progress in results if progress.units]
+            self._keeping_up.observe(len(units), sum(units), took_s)
+
+    def _live(self) -> int:
+        return sum(item.inlet is not None for item in self.residency.roster)
+
+    def _refuse_live(self, call: LiveCall) -> None:
+        """Refuse a live item that would have to wait, or make others late.
+
+        Raises:
+            Overloaded: No slot is free, or the engine could not keep up.
+        """
+        if self._keeping_up is None or (item := call.fed) is None:
+            return
+        if len(self.queue) >= self.residency.free_slots or not self.residency.has_room(item):
+            raise Overloaded("no slot is free for a live stream", retry_after_s=RETRY_AFTER_S)
+        starting = sum(each.inlet is not None for each in self.queue)
+        self._keeping_up.check(self._live() + starting)
+
     def _refuse_when_too_big(self, item: Item) -> None:
         most, budget = self.residency.most_bytes(item), self.residency.ledger.budget_bytes
         if most > budget:
@@ -237,6 +305,7 @@ class Scheduler:
 
     def _admit(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
         tenant, priority = call.call.tenant, call.call.priority
+        self._refuse_live(call)
         entries = []
         for item in items:
             self._refuse_when_too_big(item)
@@ -254,16 +323,32 @@ class Scheduler:
             item.order = self._last_order
             self.residency.enter(item, now_s)
             turn.started.append(item)
+            if item.inlet is not None:
+                self._enter_device(item, now_s)
 
     def _compose(self, turn: Turn, now_s: float) -> None:
-        group = self._suspects.next_group() or self.residency.roster.next_group()
+        group = self._suspects.next_group() or self._beside_live(self.residency.roster.next_group())
         turn.grants = self._composer.compose(group, self.residency.roster)
         step = self.steps + 1
         for item, _ in turn.grants:
             item.last_step = step
-            if not item.call.scheduled:
-                item.call.scheduled = True
-                item.call.timeline.enter(self._device_phase, now_s)
+            self._enter_device(item, now_s)
+            if item.inlet is not None and item.inlet.pending:
+                turn.inputs.append((item, item.inlet.take()))
+
+    def _beside_live(self, group: list[Item]) -> list[Item]:
+        """Return a group without those for which the live items leave no room: longest first."""
+        live = self._live() if self._keeping_up is not None else 0
+        if self._keeping_up is None or not live:
+            return group
+        others = sorted((item for item in group if item.inlet is None), key=_by_last_step)
+        kept = others[: self._keeping_up.room_beside(live)]
+        return [item for item in group if item.inlet is not None or item in kept]
+
+    def _enter_device(self, item: Item, now_s: float) -> None:
+        if not item.call.scheduled:
+            item.call.scheduled = True
+            item.call.timeline.enter(self._device_phase, now_s)
 
     def _progress(self, item: Item, units: int, progress: Progress[object], now_s: float) -> int:
         """Take in one item's part of a step; return the units of a first phase it computed."""
@@ -272,6 +357,7 @@ class Scheduler:
         self._done += item.advance(progress.units, skipped, now_s)
         if progress.outputs:
             self._book.give(item, progress.outputs, now_s)
+        item.idle = progress.idle and not (item.inlet is not None and item.inlet.pending)
         error = progress.error or self._missteps.find(item, progress)
         if error is None and progress.phase is not None:
             self._enter(item.call, progress.phase, now_s)

@@ -8,10 +8,12 @@ from enum import Enum, auto
 from math import inf
 from typing import Any
 
+from headpond import engine
 from headpond.admission.queue import Waiting
 from headpond.call import Accepted, Call, Done, Event, Output
 from headpond.engine import ContinuousEngine, Immediate, Plan
 from headpond.errors import HeadpondError
+from headpond.scheduling.inlet import Inlet
 from headpond.scheduling.meter import Meter
 from headpond.telemetry.report import CallReport
 from headpond.telemetry.timeline import Timeline
@@ -19,6 +21,9 @@ from headpond.units import Work
 
 Engine = ContinuousEngine[Any, Any, Any, object]
 """Any engine. Its items, plans and slots are its own types, which Python can't quantify."""
+
+FedEngine = engine.FedEngine[Any, Any, Any, object]
+"""Any engine whose items may be fed."""
 
 
 class Stage(Enum):
@@ -53,6 +58,8 @@ class Item:
         reached: The most units it ever held.
         granted: Units for which the ledger has reserved state.
         last_step: The step it was last part of.
+        inlet: Where its input comes in while it runs; None when all is there.
+        idle: Whether it can't be stepped until more input comes.
         outputs: Steps that gave an output.
         first_output_s: When the first output came.
         last_output_s: When the last output came.
@@ -76,6 +83,8 @@ class Item:
     reached: int = 0
     granted: int = 0
     last_step: int = 0
+    inlet: Inlet | None = None
+    idle: bool = False
     outputs: int = 0
     first_output_s: float = 0.0
     last_output_s: float = 0.0
@@ -176,6 +185,11 @@ class LiveCall:
     def all_over(self) -> bool:
         """Whether no item waits or runs any more."""
         return all(item.stage is Stage.OVER for item in self.items)
+
+    @property
+    def fed(self) -> Item | None:
+        """The item whose input comes while it runs; a call has at most one."""
+        return next((item for item in self.items if item.inlet is not None), None)
 
     def work(self) -> Work:
         """Return what its items came to together; only true when all are over."""

@@ -13,6 +13,8 @@ from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.scheduling.worker import Deliver, refuse_unready
 from headpond.units import Work
 
+_LEAST_PATIENCE_S = 1e-3
+
 
 class EngineThread:
     """Drives an engine on a thread of its own; offers and cancellations come from outside.
@@ -50,6 +52,7 @@ class EngineThread:
         self._driver = Driver(engine, scheduler, clock, self._hand_over, self._lock)
         self._thread = threading.Thread(target=self._run, name="headpond-engine", daemon=True)
         self._busy_since: float | None = None
+        self._stirred = False
         self._stopping = False
         self._abortion: HeadpondError | None = None
 
@@ -82,27 +85,37 @@ class EngineThread:
         """
         with self._lock:
             self.check_ready(now_s)
-            idle = not self._scheduler.calls
             delivery = self._scheduler.offer(call, now_s)
-            if idle:
-                self._lock.notify()
+            self._stir()
             return delivery
+
+    def feed(self, call: LiveCall, payload: object, units: int) -> None:
+        """Take in input for the fed item of a call.
+
+        Raises:
+            HeadpondError: The call is not fed, or over, or gets more than it was admitted for.
+        """
+        with self._lock:
+            self._scheduler.feed(call, payload, units)
+            self._stir()
 
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """Let a call end with `error` at the next chance; no change when it is over."""
         with self._lock:
             self._scheduler.cancel(call, error)
+            self._stir()
 
     def drain(self) -> None:
         """Take no more calls; the thread ends when the last one is over."""
         with self._lock:
             self._stopping = True
-            self._lock.notify()
+            self._stir()
 
     def abort(self, error: HeadpondError) -> None:
         """End every call with `error` at the next chance."""
         with self._lock:
             self._abortion = error
+            self._stir()
 
     def join(self, timeout_s: float) -> None:
         """Block until the thread has ended, but no longer than `timeout_s`."""
@@ -147,10 +160,11 @@ class EngineThread:
         return (self._busy_s(now_s) or 0.0) > self._stuck_after_s
 
     def _run(self) -> None:
+        moved = False
         try:
-            while self._wait():
+            while self._wait(moved):
                 self._busy_since = self._clock()
-                self._driver.turn()
+                moved = self._driver.turn()
                 self._busy_since = None
         finally:
             self._ended()
@@ -159,11 +173,34 @@ class EngineThread:
         self._busy_since = self._clock()  # whoever reads this finds an engine that goes on
         self._deliver(deliveries)
 
-    def _wait(self) -> bool:
-        """Sleep until there is work; False when there will be no more."""
+    def _stir(self) -> None:
+        """Let the thread look for work again; the lock is held."""
+        self._stirred = True
+        self._lock.notify()
+
+    def _wait(self, moved: bool) -> bool:
+        """Sleep until there is work; False when there will be no more.
+
+        Args:
+            moved: Whether the last turn had anything to do.
+        """
+        scheduler = self._scheduler
         with self._lock:
-            while not (self._scheduler.calls or self._stopping):
-                self._lock.wait()
+            while not self._stirred:
+                if not scheduler.calls:
+                    if self._stopping:
+                        break
+                    self._lock.wait()
+                elif moved or not scheduler.all_wait_for_input or not self._sleep():
+                    break
+            self._stirred = False
             if self._abortion is not None:
-                self._scheduler.abort(self._abortion)
-            return bool(self._scheduler.calls)
+                scheduler.abort(self._abortion)
+            return bool(scheduler.calls) or not self._stopping
+
+    def _sleep(self) -> bool:
+        """Wait for input, at most until a call's time is up; False when it is."""
+        until_s = self._scheduler.next_deadline_s
+        if until_s is None:
+            return self._lock.wait()
+        return self._lock.wait(max(until_s - self._clock(), _LEAST_PATIENCE_S))

@@ -59,6 +59,14 @@ class Worker(Protocol):
         """
         ...
 
+    def feed(self, call: LiveCall, payload: object, units: int) -> None:
+        """Take in input for the fed item of a call.
+
+        Raises:
+            HeadpondError: The call is not fed, or over, or gets more than it was admitted for.
+        """
+        ...
+
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """Let a call end with `error` at the next chance; no change when it is over."""
         ...
