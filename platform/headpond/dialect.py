@@ -8,20 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from headpond.call import Done, Failed, Output
 from headpond.engine import Json
-from headpond.errors import HeadpondError
+from headpond.errors import HeadpondError, InvalidRequest
 from headpond.form import is_form, read_form
 from headpond.sink import Placement
 from headpond.units import Work
 
+if TYPE_CHECKING:
+    from headpond.conversation import Conversation, Handshake
+
 Wire = TypeVar("Wire", bound=BaseModel)
 
 ItemEvent = Output | Done | Failed
+
+SOCKET_METHOD = "WEBSOCKET"
+"""Stands where an HTTP route has its method."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,32 +184,35 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One HTTP route of a workload, built by `Route.json` or `Route.get`.
+    """One route of a workload, built by `Route.json`, `Route.get` or `Route.socket`.
 
     Attributes:
-        method: The HTTP method.
+        method: The HTTP method; `WEBSOCKET` where a WebSocket is opened.
         path: The path below the app's prefix; may hold parameters, e.g. `{model}`.
         summary: One line for the OpenAPI document.
         request: The wire type of the JSON body; None where there is no body.
-        response: The wire type of the answer.
+        response: The wire type of the answer; None of a WebSocket, which has messages.
         chunk: The wire type of each event's data, where the route streams by SSE.
         form: Whether the same fields may come as `multipart/form-data`.
         example: A body that works with any model of the workload, `model` left out; shown
             in the OpenAPI document and run by the demo.
         read: Parses a request into an exchange; raises pydantic's `ValidationError`.
         fail: How errors look; OpenAI's envelope when absent.
+        conversation: Begins a conversation with who opens the WebSocket; None of HTTP routes.
+            Raises `HeadpondError` to refuse the handshake.
     """
 
     method: str
     path: str
     summary: str
     request: type[BaseModel] | None
-    response: type[BaseModel]
+    response: type[BaseModel] | None
     chunk: type[BaseModel] | None = None
     form: bool = False
     example: Mapping[str, Json]
     read: Callable[[Incoming], Exchange]
     fail: ErrorForm | None = None
+    conversation: Callable[[Handshake], Conversation] | None = None
 
     @classmethod
     def json(  # noqa: PLR0913 - a declaration, by keyword
@@ -265,3 +274,30 @@ class Route:
             read=exchange,
             fail=fail,
         )
+
+    @classmethod
+    def socket(
+        cls,
+        path: str,
+        summary: str,
+        *,
+        conversation: Callable[[Handshake], Conversation],
+        example: Mapping[str, Json] | None = None,
+        fail: ErrorForm | None = None,
+    ) -> Route:
+        """Declare a WebSocket; `example` is a client's first message, for the document."""
+        return cls(
+            method=SOCKET_METHOD,
+            path=path,
+            summary=summary,
+            request=None,
+            response=None,
+            example=example or {},
+            read=_no_body,
+            fail=fail,
+            conversation=conversation,
+        )
+
+
+def _no_body(_: Incoming) -> NoReturn:
+    raise InvalidRequest("This address speaks WebSocket.")

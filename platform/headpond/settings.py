@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from headpond.errors import HeadpondError
 
@@ -84,6 +92,27 @@ class Tenant(BaseModel):
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
 
+class SessionLimits(BaseModel):
+    """How many WebSocket sessions there may be in one process, and how large they get.
+
+    Attributes:
+        resume_s: So long a session whose connection broke is kept for its client to come
+            back to; 0 for not at all.
+        per_tenant: The most sessions of one tenant, kept ones included.
+        in_all: The most sessions of all tenants.
+        message_bytes: The largest message that a client may send.
+        longest_s: The longest that one session lasts.
+    """
+
+    model_config = _STRICT
+
+    resume_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    per_tenant: Annotated[int, Field(ge=1)] = 64
+    in_all: Annotated[int, Field(ge=1)] = 512
+    message_bytes: Annotated[ByteSize, Field(gt=0, le=16 * 2**20)] = ByteSize(4 * 2**20)
+    longest_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3600.0
+
+
 class Settings(BaseModel):
     """An operator's settings.
 
@@ -94,6 +123,7 @@ class Settings(BaseModel):
         otlp_endpoint: Base URL of an OpenTelemetry collector (OTLP over HTTP); None for
             no tracing.
         log_level: The least level that is logged.
+        sessions: Bounds of WebSocket sessions.
     """
 
     model_config = _STRICT
@@ -103,6 +133,7 @@ class Settings(BaseModel):
     metrics_open: bool = False
     otlp_endpoint: Annotated[str, Field(pattern=r"^https?://")] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    sessions: SessionLimits = SessionLimits()
 
     @property
     def tenant_weights(self) -> Mapping[str, float]:

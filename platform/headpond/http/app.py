@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Match, Route, Router
+from starlette.routing import Match, Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headpond.call import Backend
 from headpond.errors import DeclarationError, HeadpondError, NotFound
 from headpond.http.auth import Keyring
 from headpond.http.endpoint import Endpoint
-from headpond.http.errors import MethodNotAllowed
+from headpond.http.errors import MethodNotAllowed, UpgradeRequired
 from headpond.http.forms import ErrorForms
+from headpond.http.handshake import refuse
 from headpond.http.headers import request_id
 from headpond.http.metrics import HttpMetrics
 from headpond.http.models import Models
 from headpond.http.openapi import OPENAPI_PATH, document
 from headpond.http.probes import Probes
 from headpond.http.reply import CallerGone, Reply
+from headpond.http.sessions import Sessions
 from headpond.http.shared import SharedEndpoint, can_be_shared
+from headpond.http.socket import SocketEndpoint
 from headpond.http.workloads import Workloads
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
@@ -34,6 +38,7 @@ __all__ = ["ASGIApp", "build_app"]
 log = structlog.get_logger(__name__)
 
 _UNMATCHED = "(none)"
+_GONE = 499
 
 
 def build_app(
@@ -56,10 +61,17 @@ def build_app(
     Raises:
         DeclarationError: Two records, or a record and the platform, declare one route.
     """
-    keyring, metrics = Keyring(settings.keys), HttpMetrics()
+    keyring, sessions = Keyring(settings.keys), Sessions(settings.sessions)
+    metrics = HttpMetrics(sessions)
+    sockets: dict[str, SocketEndpoint] = {}
     declared: defaultdict[tuple[str, str], list[Endpoint]] = defaultdict(list)
     for record in records:
         for route in record.routes:
+            if route.conversation is not None:
+                sockets[route.path] = SocketEndpoint(
+                    route, record, backend, keyring, metrics, sessions
+                )
+                continue
             endpoint = Endpoint(
                 route, record, backend, keyring, metrics, keep_alive_s=keep_alive_s, grace_s=grace_s
             )
@@ -75,11 +87,14 @@ def build_app(
         key: each[0] if len(each) == 1 else SharedEndpoint(each, backend)
         for key, each in declared.items()
     }
-    return App(endpoints, platform, metrics, ErrorForms(records))
+    return App(endpoints, platform, metrics, ErrorForms(records), sockets, sessions)
 
 
 class App:
-    """Sends declared routes straight to their endpoints, the rest through a router."""
+    """Sends declared routes straight to their endpoints, the rest through a router.
+
+    When the server stops (ASGI's lifespan), the sessions of WebSockets are told and ended.
+    """
 
     def __init__(
         self,
@@ -87,16 +102,31 @@ class App:
         platform: Sequence[Route],
         metrics: HttpMetrics,
         forms: ErrorForms,
+        sockets: Mapping[str, ASGIApp],
+        sessions: Sessions,
     ) -> None:
         self._forms = forms
         self._endpoints = {key: app for key, app in endpoints.items() if "{" not in key[1]}
         self._metrics = metrics
         declared = [Route(path, app, methods=[method]) for (method, path), app in endpoints.items()]
         self._templates = [route for route in declared if "{" in route.path]
-        self._router = Router([*declared, *platform], redirect_slashes=False)
+        self._sockets = [WebSocketRoute(path, socket) for path, socket in sockets.items()]
+        upgrades = [Route(path, _upgrade) for path in sockets]
+
+        @asynccontextmanager
+        async def lifespan(_: object) -> AsyncIterator[None]:
+            yield
+            await sessions.drain()
+
+        self._router = Router(
+            [*declared, *platform, *upgrades], redirect_slashes=False, lifespan=lifespan
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, handshake or lifespan."""
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
@@ -114,6 +144,21 @@ class App:
                 scope.update(child)
                 return route.app
         return None
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for route in self._sockets:
+            match, child = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(child)
+                await route.app(scope, receive, send)
+                return
+        await receive()
+        status = _GONE
+        try:
+            with suppress(OSError):
+                status = await refuse(scope, send, NotFound())
+        finally:
+            self._metrics.count(_UNMATCHED, status)
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         identifier = request_id(dict(scope["headers"]))
@@ -156,6 +201,10 @@ class App:
                 status_code=204, headers={"allow": ", ".join([*allowed, "OPTIONS"])}
             )
             await response(scope, receive, send)
+
+
+async def _upgrade(_: Request) -> Response:
+    raise UpgradeRequired
 
 
 def _path(scope: Scope) -> str:

@@ -16,7 +16,6 @@ from headpond.dialect import Ask, Exchange, Heading, Incoming, Route
 from headpond.errors import (
     DeadlineExceeded,
     HeadpondError,
-    InvalidRequest,
     UnsupportedParameter,
 )
 from headpond.http.auth import Caller, Keyring
@@ -26,6 +25,7 @@ from headpond.http.headers import Asked, Headers, request_id
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import CallerGone, Reply
 from headpond.http.stray import SERVED, path_params
+from headpond.http.target import target_model
 from headpond.http.turn import Turn
 from headpond.http.watch import Watch
 from headpond.record import WorkloadRecord
@@ -119,7 +119,9 @@ class Endpoint:
                 body = await self._body(headers, receive)
                 exchange, ask = self._read(_incoming(body, headers, path), caller)
                 left_s = asked.limit_s - (perf_counter() - began_s)
-                model = self._model(ask, caller, path.get(SERVED))
+                model = target_model(
+                    ask, caller, path.get(SERVED), self._backend, self._record.name
+                )
                 call = self._call(ask, caller, model, asked, reply.request_id, left_s)
                 await self._answer(call, exchange, receive, reply, began_s)
         except TimeoutError:
@@ -166,14 +168,6 @@ class Endpoint:
             trace=asked.trace,
             store=ask.store,
         )
-
-    def _model(self, ask: Ask, caller: Caller, served: str | None) -> str:
-        """Return the model that is asked for; where the dialect names none, the only one."""
-        model = ask.model or served or self._backend.only_model(self._record.name)
-        if model is None:
-            raise InvalidRequest("Several models are served here; name one.", param="model")
-        caller.require_model(model)
-        return model
 
     async def _answer(
         self, call: Call, exchange: Exchange, receive: Receive, reply: Reply, began_s: float

@@ -19,6 +19,7 @@ from headpond.errors import (
     HeadpondError,
     InvalidRequest,
     ModelNotFound,
+    NotFound,
     Overloaded,
     RateLimited,
 )
@@ -39,6 +40,20 @@ _PLAIN_TEXTS = {
     "model_attributes_type": "Input should be an object",
 }
 """What pydantic says in Python's words, said in JSON's."""
+
+
+class SessionNotFound(NotFound):
+    """There is no such session, or what it said since can't be said again."""
+
+    code = "session_not_found"
+
+
+class UpgradeRequired(HeadpondError):
+    """This address speaks WebSocket; open one."""
+
+    status = 426
+    code = "upgrade_required"
+    kind = "invalid_request_error"
 
 
 class MethodNotAllowed(HeadpondError):
@@ -88,6 +103,8 @@ def error_headers(error: HeadpondError) -> RawHeaders:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", error.allowed.encode()))
+    if isinstance(error, UpgradeRequired):
+        headers.append((b"upgrade", b"websocket"))
     return headers
 
 

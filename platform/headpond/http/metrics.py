@@ -6,16 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from headpond.http.sessions import Sessions
 from headpond.telemetry.histogram import Histogram
 
 
 class HttpMetrics(Collector):
-    """Answers by route and status, and phases by workload; on one event loop's thread."""
+    """Answers by route and status, phases by workload, and sessions; on one event loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
         self._answers: Counter[tuple[str, int]] = Counter()
         self._phases: dict[tuple[str, str], Histogram] = {}
         self._registry = CollectorRegistry(auto_describe=False)
@@ -39,7 +46,7 @@ class HttpMetrics(Collector):
             histogram.observe(spent_s)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield both families."""
+        """Yield every family."""
         answers = CounterMetricFamily(
             "headpond_http_responses", "HTTP answers.", labels=("route", "status")
         )
@@ -54,6 +61,28 @@ class HttpMetrics(Collector):
         for (workload, phase), histogram in self._phases.items():
             histogram.add_to(phases, {"workload": workload, "phase": phase})
         yield phases
+        yield from self._session_families()
+
+    def _session_families(self) -> Iterator[Metric]:
+        sessions = GaugeMetricFamily(
+            "headpond_sessions",
+            "WebSocket sessions, by whether a client is there.",
+            labels=("state",),
+        )
+        for state, count in self._sessions.counts.items():
+            sessions.add_metric((state,), count)
+        yield sessions
+        ended = CounterMetricFamily(
+            "headpond_sessions_ended", "WebSocket sessions that are over.", labels=("reason",)
+        )
+        for reason, count in sorted(self._sessions.ended.items()):
+            ended.add_metric((reason,), count)
+        yield ended
+        yield CounterMetricFamily(
+            "headpond_sessions_resumed",
+            "Times that a client came back to its session.",
+            value=self._sessions.resumed,
+        )
 
     def text(self) -> str:
         """Return everything in the Prometheus text format."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +31,7 @@ from headpond.errors import (
     WorkerLost,
 )
 from headpond.http import headers, models, probes, workloads
+from headpond.http.errors import SessionNotFound, UpgradeRequired
 from headpond.record import WorkloadRecord
 
 OPENAPI_PATH = "/openapi.json"
@@ -95,7 +97,10 @@ def document(records: Sequence[WorkloadRecord], *, secured: bool) -> JsonObject:
     for record in records:
         for route in record.routes:
             item = paths.setdefault(route.path, {})
-            item.setdefault(route.method.lower(), _operation(record, route, schemas))
+            if route.conversation is not None:
+                item.setdefault("get", _socket(record, route, schemas))
+            else:
+                item.setdefault(route.method.lower(), _operation(record, route, schemas))
     doc: JsonObject = {
         "openapi": "3.1.0",
         "info": {"title": "Headpond", "version": version("headpond")},
@@ -130,7 +135,8 @@ class _Schemas:
         for route in (route for record in records for route in record.routes):
             if route.request is not None:
                 wanted.append((route.request, "validation"))
-            wanted.append((route.response, "serialization"))
+            if route.response is not None:
+                wanted.append((route.response, "serialization"))
             if route.chunk is not None:
                 wanted.append((route.chunk, "serialization"))
         self._references, defined = models_json_schema(
@@ -148,7 +154,7 @@ class _Schemas:
 
 
 def _operation(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonObject:
-    content = schemas.body(route.response)
+    content = {} if route.response is None else schemas.body(route.response)
     if route.chunk is not None:
         content["text/event-stream"] = {"schema": _event(route.chunk, schemas)}
     success: JsonObject = {
@@ -167,6 +173,43 @@ def _operation(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonO
     if route.request is not None:
         operation["requestBody"] = {"required": True, "content": _asked(route, schemas)}
     return operation
+
+
+def _socket(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonObject:
+    """Return what OpenAPI can say of a WebSocket: its handshake."""
+    failures: tuple[type[HeadpondError], ...] = (
+        InvalidRequest,
+        *_REFUSALS,
+        SessionNotFound,
+        UpgradeRequired,
+        RateLimited,
+        Overloaded,
+    )
+    described = "A WebSocket; see the documentation for its messages."
+    if route.example:
+        described += f" A client's first one may be `{json.dumps(route.example)}`."
+    return {
+        "summary": route.summary,
+        "description": described,
+        "operationId": _NO_WORD.sub("_", f"socket{route.path}"),
+        "tags": [record.name],
+        "parameters": [*_path_parameters(route), *_resuming()],
+        "responses": {
+            "101": {"description": "The connection is a WebSocket from here on."},
+            **_errors(failures, schemas),
+        },
+    }
+
+
+def _resuming() -> list[Json]:
+    described = {
+        "session": "The session to go on with, after its connection broke.",
+        "last_event": "The number of the last event that the client has of it.",
+    }
+    return [
+        {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}
+        for name, text in described.items()
+    ]
 
 
 def _asked(route: Route, schemas: _Schemas) -> JsonObject:

@@ -15,6 +15,8 @@ from headpond.http.stray import SERVED, path_params
 
 def can_be_shared(route: Route) -> bool:
     """Say whether a request on a route tells its model before the body is read."""
+    if route.conversation is not None:
+        return False
     return route.method == "GET" or "{model}" in route.path
 
 

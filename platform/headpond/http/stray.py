@@ -38,7 +38,7 @@ def with_strays(app: ASGIApp, knows: Callable[[str], bool]) -> ASGIApp:
     async def strays(scope: Scope, receive: Receive, send: Send) -> None:
         root: str = scope.get("root_path", "")
         path: str = scope.get("path", "")
-        found = _PREFIX.match(path.removeprefix(root)) if scope["type"] == "http" else None
+        found = _PREFIX.match(path.removeprefix(root)) if scope["type"] != "lifespan" else None
         if found is not None and knows(found[1]):
             params = {**scope.get("path_params", {}), SERVED: found[1]}
             scope = {**scope, "root_path": root + found[0], "path_params": params}

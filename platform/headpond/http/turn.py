@@ -81,7 +81,7 @@ class Turn:
             async for batch in self.answer.batches():
                 if not batch:
                     continue
-                items, ended = _parted(batch)
+                items, ended = parted(batch)
                 if pulse is None:
                     _refuse_failed_start(items)
                 chunk = frame(writer.write(items))
@@ -120,7 +120,7 @@ def _work(work: Work) -> tuple[bytes, bytes]:
     return (b"x-headpond-work", work.header().encode())
 
 
-def _parted(batch: Sequence[Event]) -> tuple[list[ItemEvent], Ended | None]:
+def parted(batch: Sequence[Event]) -> tuple[list[ItemEvent], Ended | None]:
     """Return the item events of a batch, and its `Ended`, which can only come last."""
     ended = batch[-1]
     return (

@@ -26,6 +26,7 @@ class ScriptedBackend:
         exposition: What `metrics` returns.
         calls: Every call that was submitted.
         closed: The request identifiers of closed answers, once for each time.
+        fed: What any answer was fed.
     """
 
     accepted: Accepted
@@ -36,6 +37,7 @@ class ScriptedBackend:
     exposition: str = ""
     calls: list[Call] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    fed: list[object] = field(default_factory=list)
 
     def only_model(self, workload: str) -> str | None:
         """Return the one card of a workload, if there is one."""
@@ -85,6 +87,16 @@ class ScriptedAnswer:
                 raise step
             else:
                 yield step
+
+    async def feed(self, payload: object, units: int) -> None:
+        """Note what the script has no use for."""
+        del units
+        self._backend.fed.append(payload)
+
+    @property
+    def waiting_units(self) -> int:
+        """Nothing waits."""
+        return 0
 
     async def close(self) -> None:
         """Note that the answer was let go of."""

@@ -1,0 +1,238 @@
+"""One WebSocket route: from a handshake to the close of the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from itertools import count
+
+import structlog
+from starlette.types import Message, Receive, Scope, Send
+
+from headpond.call import Answer, Backend, Call
+from headpond.conversation import Handshake
+from headpond.dialect import Ask, Heading, Route
+from headpond.errors import DeadlineExceeded, DeclarationError, HeadpondError
+from headpond.http.auth import Caller, Keyring
+from headpond.http.handshake import Visit, refuse
+from headpond.http.headers import Asked
+from headpond.http.line import TOO_BIG, Line
+from headpond.http.metrics import HttpMetrics
+from headpond.http.replay import wire_bytes
+from headpond.http.session import Session
+from headpond.http.sessions import Sessions
+from headpond.http.stray import SERVED
+from headpond.http.target import target_model
+from headpond.record import WorkloadRecord
+
+log = structlog.get_logger(__name__)
+
+_SWITCHED, _GONE = 101, 499
+_UNREAD_BYTES = 2**19
+
+
+class SocketEndpoint:
+    """Serves one route; itself an ASGI application for WebSocket scopes."""
+
+    def __init__(
+        self,
+        route: Route,
+        record: WorkloadRecord,
+        backend: Backend,
+        keyring: Keyring,
+        metrics: HttpMetrics,
+        sessions: Sessions,
+    ) -> None:
+        """Keep what every connection on the route needs.
+
+        Args:
+            route: The declared route.
+            record: Its workload.
+            backend: What answers the calls.
+            keyring: Who may call.
+            metrics: Where handshakes are counted.
+            sessions: Where sessions are kept.
+
+        Raises:
+            DeclarationError: The route is none of a WebSocket.
+        """
+        if route.conversation is None:
+            raise DeclarationError(f"{route.path} has no conversation")
+        self._converses = route.conversation
+        self._route = route
+        self._record = record
+        self._backend = backend
+        self._keyring = keyring
+        self._metrics = metrics
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, whatever becomes of it."""
+        if (await receive())["type"] != "websocket.connect":
+            return
+        status = _GONE
+        line = Line(send, _UNREAD_BYTES)
+        try:
+            visit = Visit.read(scope)
+            session = self._enter(visit, line)
+        except HeadpondError as error:
+            with suppress(OSError):
+                status = await refuse(scope, send, error, self._route.fail)
+        except Exception:
+            log.exception("handshake_fault", path=self._route.path)
+            with suppress(OSError):
+                status = await refuse(scope, send, HeadpondError(), self._route.fail)
+        else:
+            code = None
+            try:
+                await visit.accept(send)
+                status = _SWITCHED
+                code = await self._talk(session, line, receive)
+            except OSError:
+                pass  # the client went away amid the handshake
+            finally:
+                self._sessions.leave(session, line, code)
+        finally:
+            self._metrics.count(self._route.path, status)
+
+    def _enter(self, visit: Visit, line: Line) -> Session:
+        """Begin a session, or go on with the one that is asked for.
+
+        Raises:
+            HeadpondError: The handshake is refused.
+        """
+        caller = self._keyring.authenticate(visit.headers)
+        caller.require_workload(self._record.name)
+        owner = (caller.tenant, self._route.path)
+        resumed = visit.query.get("session")
+        if resumed is not None:
+            session = self._sessions.find(resumed, owner)
+            self._sessions.resume(session, line, visit.last_event())
+            return session
+        asked = Asked.read(visit.headers, self._sessions.limits.longest_s)
+        self._sessions.make_room(caller.tenant)
+        identifier = f"sess_{os.urandom(16).hex()}"
+        handshake = Handshake(
+            session_id=identifier, path=visit.path, query=visit.query, headers=visit.headers
+        )
+        session = Session(
+            identifier,
+            owner,
+            self._converses(handshake),
+            _Calls(self._record.name, self._backend, caller, visit, asked),
+            self._sessions.gone,
+        )
+        self._sessions.add(session, asked.limit_s)
+        session.begin(line)
+        return session
+
+    async def _talk(self, session: Session, line: Line, receive: Receive) -> int | None:
+        """Carry messages both ways until one side ends it; return the client's close code."""
+        pouring = asyncio.create_task(line.pour())
+        hearing = asyncio.create_task(self._hear(session, line, receive))
+        try:
+            await asyncio.wait({pouring, hearing}, return_when=asyncio.FIRST_COMPLETED)
+            if line.closing:
+                await asyncio.wait({pouring})
+        finally:
+            pouring.cancel()
+            hearing.cancel()
+            _, code = await asyncio.gather(pouring, hearing, return_exceptions=True)
+        return code if isinstance(code, int) else None
+
+    async def _hear(self, session: Session, line: Line, receive: Receive) -> int | None:
+        """Hand over message after message; return the client's close code.
+
+        While a message is being taken in, none is read but the next one: so a client that
+        sends too fast is held up by its own connection, and one that goes away is noticed.
+        """
+        ahead: asyncio.Task[Message] | None = None
+        try:
+            while True:
+                message = await receive() if ahead is None else await ahead
+                ahead = None
+                if message["type"] == "websocket.disconnect":
+                    code: int | None = message.get("code")
+                    return code
+                heard = _heard(message)
+                if _size(heard) > self._sessions.limits.message_bytes:
+                    line.cut(TOO_BIG, "the message is too long")
+                if line.closing or not session.is_on(line):
+                    return None
+                session.hear(heard)
+                await asyncio.sleep(0)
+                if session.busy:
+                    ahead = asyncio.ensure_future(receive())
+                    await _rested(session, ahead)
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+
+class _Calls:
+    """Admits the calls of one session."""
+
+    def __init__(
+        self, workload: str, backend: Backend, caller: Caller, visit: Visit, asked: Asked
+    ) -> None:
+        self._workload = workload
+        self._backend = backend
+        self._caller = caller
+        self._visit = visit
+        self._asked = asked
+        self._until_s = time.monotonic() + asked.limit_s
+        self._numbers = count(1)
+
+    async def __call__(self, ask: Ask) -> tuple[Answer, Heading]:
+        served = self._visit.path.get(SERVED)
+        model = target_model(ask, self._caller, served, self._backend, self._workload)
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise DeadlineExceeded
+        number = next(self._numbers)
+        identifier = self._visit.request_id
+        call = Call(
+            request_id=identifier if number == 1 else f"{identifier}/{number}",
+            tenant=self._caller.tenant,
+            workload=self._workload,
+            model=model,
+            items=ask.items,
+            priority=self._asked.priority,
+            deadline_s=left_s,
+            stream=True,
+            trace=self._asked.trace,
+            store=ask.store,
+        )
+        answer = await self._backend.submit(call)
+        heading = Heading(
+            request_id=call.request_id,
+            created_s=int(time.time()),
+            model=answer.accepted.model,
+            fingerprint=answer.accepted.bundle,
+        )
+        return answer, heading
+
+
+async def _rested(session: Session, ahead: asyncio.Task[Message]) -> None:
+    """Wait until a session can hear the next message, or its client is gone."""
+    resting = asyncio.create_task(session.rest())
+    try:
+        await asyncio.wait({resting, ahead}, return_when=asyncio.FIRST_COMPLETED)
+        if not (ahead.done() and ahead.result()["type"] == "websocket.disconnect"):
+            await resting
+    finally:
+        resting.cancel()
+
+
+def _heard(message: Message) -> str | bytes:
+    text: str | None = message.get("text")
+    if text is not None:
+        return text
+    content: bytes = message.get("bytes") or b""
+    return content
+
+
+def _size(heard: str | bytes) -> int:
+    return len(heard) if isinstance(heard, bytes) else wire_bytes(heard)
