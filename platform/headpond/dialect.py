@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from headpond.call import Done, Failed, Output
+from headpond.call import Done, Ended, Event, Failed, Output
 from headpond.engine import Json
 from headpond.errors import HeadpondError, InvalidRequest
 from headpond.form import is_form, read_form
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 Wire = TypeVar("Wire", bound=BaseModel)
 
 ItemEvent = Output | Done | Failed
+
+
+def parted(batch: Sequence[Event]) -> tuple[list[ItemEvent], Ended | None]:
+    """Return the item events of a batch, and its `Ended`, which can only come last."""
+    ended = batch[-1]
+    return (
+        [event for event in batch if not isinstance(event, Ended)],
+        ended if isinstance(ended, Ended) else None,
+    )
+
 
 SOCKET_METHOD = "WEBSOCKET"
 """Stands where an HTTP route has its method."""

@@ -8,6 +8,7 @@ from typing import Self
 from headpond.backend import LocalBackend
 from headpond.call import Call
 from headpond.errors import HeadpondError
+from headpond.feeding import Feeding
 from headpond.hop import Answered, ReplicaStatus
 from headpond.lane import LaneAddress, LaneServer
 
@@ -45,7 +46,7 @@ class Door:
     async def stream(
         self, call: Call, router_id: bytes, stream: int
     ) -> LaneAddress | HeadpondError | None:
-        """Run a stream to its end; its events go out over the router's lane.
+        """Run a stream to its end; its events go out over the router's lane, input comes in.
 
         Returns the address to open a lane at when the router has none here yet.
         """
@@ -56,13 +57,14 @@ class Door:
         except HeadpondError as error:
             return error
         send = partial(self._lanes.send, router_id, stream)
-        send(answer.accepted)
-        try:
-            await answer.pour(send)
-        except HeadpondError as error:
-            send(error)
-        finally:
-            await answer.close()
+        with self._lanes.feeding(router_id, stream, Feeding(answer, send)):
+            send(answer.accepted)
+            try:
+                await answer.pour(send)
+            except HeadpondError as error:
+                send(error)
+            finally:
+                await answer.close()
         return None
 
     @property

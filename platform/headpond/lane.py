@@ -2,11 +2,12 @@
 
 A Serve stream costs about 180 us of CPU for each yield, so a yield per token per stream is
 dear. Instead each router holds one connection to each replica it streams from, and all
-events that one engine step made for it go out as one frame. The Serve call that submitted
-the request stays open beside it, so that Serve still counts, drains and cancels it.
+events that one engine step made for it go out as one frame; what calls are fed goes the
+other way. The Serve call that submitted the request stays open beside it, so that Serve
+still counts, drains and cancels it.
 
-A frame is a 4-byte little-endian length and a pickle of `[(stream, events), ...]`. Only the
-router unpickles, and only from an address that a replica gave it over a deployment handle.
+Both ends unpickle what comes: the router from an address that a replica gave it over a
+deployment handle, the replica from who has the token that came with that address.
 """
 
 from __future__ import annotations
@@ -14,25 +15,26 @@ from __future__ import annotations
 import asyncio
 import hmac
 import itertools
-import pickle
 import secrets
-import struct
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import cast
 
 from headpond.call import Accepted, Ended, Event
-from headpond.errors import HeadpondError, WorkerLost
+from headpond.errors import HeadpondError, RequestCancelled, WorkerLost
+from headpond.feeding import Fed, Feeding, FeedWindow, Input
+from headpond.frames import FrameWriter, read_frame
 from headpond.mailbox import Mailbox
 
-_LENGTH = struct.Struct("<I")
 _TOKEN_BYTES = 32
 _ROUTER_ID_BYTES = 16
 _WELCOME = b"\x01"
 _GREETING_BYTES = _TOKEN_BYTES + _ROUTER_ID_BYTES
 
-Batch = Accepted | Sequence[Event] | HeadpondError
-"""What was admitted, first; then the events of a step; or the error that ends the stream."""
+Batch = Accepted | Sequence[Event] | Fed | HeadpondError
+"""What was admitted, first; the events of a step; how far the call is with what it was fed;
+or the error that ends the stream."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,9 +52,8 @@ class LaneServer:
     def __init__(self) -> None:
         self._token = secrets.token_bytes(_TOKEN_BYTES)
         self._server: asyncio.Server | None = None
-        self._writers: dict[bytes, asyncio.StreamWriter] = {}
-        self._pending: dict[bytes, list[tuple[int, Batch]]] = {}
-        self._flush_scheduled = False
+        self._writers: dict[bytes, FrameWriter] = {}
+        self._fed: dict[tuple[bytes, int], Feeding] = {}
 
     async def start(self, host: str) -> LaneAddress:
         """Listen on a free port of `host` and return the address to hand out."""
@@ -65,9 +66,7 @@ class LaneServer:
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers.values()):
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+            await writer.close()
 
     def is_open(self, router_id: bytes) -> bool:
         """Return whether a router has a lane here."""
@@ -78,20 +77,21 @@ class LaneServer:
 
         Returns False when the router has no lane here: nobody would ever read it.
         """
-        if router_id not in self._writers:
+        writer = self._writers.get(router_id)
+        if writer is None:
             return False
-        self._pending.setdefault(router_id, []).append((stream, batch))
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+        writer.put(stream, batch)
         return True
 
-    def _flush(self) -> None:
-        self._flush_scheduled = False
-        for router_id, batches in self._pending.items():
-            frame = pickle.dumps(batches, protocol=pickle.HIGHEST_PROTOCOL)
-            self._writers[router_id].write(_LENGTH.pack(len(frame)) + frame)
-        self._pending.clear()
+    @contextmanager
+    def feeding(self, router_id: bytes, stream: int, feeding: Feeding) -> Iterator[None]:
+        """Hand what a router feeds to one of its streams to this, for as long as it lasts."""
+        self._fed[router_id, stream] = feeding
+        try:
+            yield
+        finally:
+            del self._fed[router_id, stream]
+            feeding.stop()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -103,17 +103,26 @@ class LaneServer:
         if not hmac.compare_digest(token, self._token):
             writer.close()
             return
-        self._writers[router_id] = writer
+        frames = self._writers[router_id] = FrameWriter(writer)
         writer.write(_WELCOME)
         try:
-            await reader.read()  # nothing more comes: this ends when the router goes
-        except ConnectionError:
-            pass
+            while True:
+                for stream, given in await read_frame(reader):
+                    feeding = self._fed.get((router_id, stream))
+                    if feeding is not None and isinstance(given, Input):
+                        feeding.take(given)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the router is gone
         finally:
-            if self._writers.get(router_id) is writer:
+            if self._writers.get(router_id) is frames:
                 del self._writers[router_id]
-                self._pending.pop(router_id, None)
+                self._lose(router_id)
             writer.close()
+
+    def _lose(self, router_id: bytes) -> None:
+        for (router, _), feeding in list(self._fed.items()):
+            if router == router_id:
+                feeding.lost()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -124,12 +133,14 @@ class OpenStream:
         number: Its number on the wire.
         accepted: Done when the replica has admitted the call.
         mailbox: Where its events come.
+        window: Lets through what it is fed.
         address: The lane it comes over, once that is known.
     """
 
     number: int
     accepted: asyncio.Future[Accepted]
     mailbox: Mailbox
+    window: FeedWindow = field(default_factory=FeedWindow)
     address: LaneAddress | None = None
 
     def take(self, batch: Batch) -> None:
@@ -139,8 +150,11 @@ class OpenStream:
                 self.accepted.set_result(batch)
         elif isinstance(batch, HeadpondError):
             self.fail(batch)
+        elif isinstance(batch, Fed):
+            self.window.tell(batch)
         elif isinstance(batch[-1], Ended):
             self.mailbox.end(batch, None)
+            self.window.end(RequestCancelled("The call is over."))
         else:
             self.mailbox.push(batch)
 
@@ -150,6 +164,7 @@ class OpenStream:
             self.accepted.set_exception(error)
             self.accepted.exception()  # who still waits gets it; nobody else has to
         self.mailbox.end((), error)
+        self.window.end(error)
 
 
 class LaneHub:
@@ -160,6 +175,7 @@ class LaneHub:
         self._numbers = itertools.count()
         self._streams: dict[int, OpenStream] = {}
         self._lanes: dict[LaneAddress, asyncio.Task[asyncio.Task[None]]] = {}
+        self._writers: dict[LaneAddress, FrameWriter] = {}
 
     def open_stream(self) -> OpenStream:
         """Return a new stream; what comes for its number reaches it until it is closed."""
@@ -186,6 +202,18 @@ class LaneHub:
             self._lanes.pop(address, None)
             raise WorkerLost from error
 
+    async def feed(self, stream: OpenStream, payload: object, units: int) -> None:
+        """Send input to the replica of a stream, once it has taken in what came before.
+
+        Raises:
+            HeadpondError: The stream is over, for this reason, or it takes no more.
+        """
+        await stream.window.enter(units)
+        writer = None if stream.address is None else self._writers.get(stream.address)
+        if writer is None:
+            raise WorkerLost
+        writer.put(stream.number, Input(payload, units))
+
     def close_stream(self, stream: OpenStream) -> None:
         """Forget a stream; what still comes for it is dropped."""
         self._streams.pop(stream.number, None)
@@ -205,18 +233,15 @@ class LaneHub:
         except BaseException:
             writer.close()
             raise
-        return asyncio.create_task(self._read(address, reader, writer))
+        frames = self._writers[address] = FrameWriter(writer)
+        return asyncio.create_task(self._read(address, reader, frames))
 
     async def _read(
-        self, address: LaneAddress, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, address: LaneAddress, reader: asyncio.StreamReader, writer: FrameWriter
     ) -> None:
         try:
             while True:
-                (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-                # The peer is our own replica, known by the token that came over its handle.
-                frame: list[tuple[int, Batch]] = pickle.loads(  # noqa: S301
-                    await reader.readexactly(length)
-                )
+                frame = cast("list[tuple[int, Batch]]", await read_frame(reader))
                 for number, batch in frame:
                     if (stream := self._streams.get(number)) is not None:
                         stream.address = address
@@ -224,8 +249,10 @@ class LaneHub:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the replica is gone; its streams are told below
         finally:
-            writer.close()
             self._lanes.pop(address, None)
+            if self._writers.get(address) is writer:
+                del self._writers[address]
             for stream in self._streams.values():
                 if stream.address == address:
                     stream.fail(WorkerLost())
+            await writer.close()

@@ -215,6 +215,14 @@ class _WholeAnswer:
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         yield self._events
 
+    async def feed(self, payload: object, units: int) -> None:
+        del payload, units
+        raise RequestCancelled("The call was not sent as one that is fed, and is over.")
+
+    @property
+    def waiting_units(self) -> int:
+        return 0
+
     async def close(self) -> None:
         """Nothing is held."""
 
@@ -245,6 +253,13 @@ class _StreamedAnswer:
 
     def batches(self) -> AsyncIterator[Sequence[Event]]:
         return self._stream.mailbox.batches()
+
+    async def feed(self, payload: object, units: int) -> None:
+        await self._hub.feed(self._stream, payload, units)
+
+    @property
+    def waiting_units(self) -> int:
+        return self._stream.window.waiting_units
 
     async def close(self) -> None:
         if not self._stream.mailbox.over:

@@ -11,15 +11,15 @@ import structlog
 
 from headpond.call import Answer
 from headpond.conversation import Conversation, Effect, Feed, HangUp, Open, Say
-from headpond.dialect import Ask, Heading
+from headpond.dialect import Ask, Heading, parted
 from headpond.errors import HeadpondError, WorkerLost
 from headpond.http.line import FAULT, POLICY, Line
 from headpond.http.replay import Replay
-from headpond.http.turn import parted
 
 log = structlog.get_logger(__name__)
 
 _TICK_S = 1.0
+_LAST_WORDS_S = 1.0
 _REPLAY_BYTES = 2**20
 
 Submit = Callable[[Ask], Awaitable[tuple[Answer, Heading]]]
@@ -59,6 +59,7 @@ class Session:
         self._replay = Replay(_REPLAY_BYTES)
         self._line: Line | None = None
         self._answer: Answer | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._deaf = False
         self._todo: deque[Open | Feed] = deque()
         self._more = asyncio.Event()
@@ -194,7 +195,7 @@ class Session:
             self._take(partial(self._conversation.failed, error))
             return
         self._answer, self._deaf = answer, False
-        self._spawn(partial(self._listen, answer))
+        self._listening = self._spawn(partial(self._listen, answer))
         self._take(partial(self._conversation.opened, heading))
 
     async def _feed(self, effect: Feed) -> None:
@@ -203,9 +204,23 @@ class Session:
             return
         try:
             await self._answer.feed(effect.payload, effect.units)
-        except HeadpondError:
-            # Why, its last events tell; those still have to be read.
+        except HeadpondError as error:
             self._deaf = True
+            await self._give_up(self._answer, error)
+
+    async def _give_up(self, answer: Answer, error: HeadpondError) -> None:
+        """End a call that takes no more input, unless it is over anyway.
+
+        Then its last events, and why it is over, are on their way; they still count.
+        """
+        if self._listening is None:
+            return
+        await asyncio.wait({self._listening}, timeout=_LAST_WORDS_S)
+        if self._answer is answer:
+            self._listening.cancel()
+            await answer.close()
+            self._answer = None
+            self._take(partial(self._conversation.failed, error))
 
     async def _listen(self, answer: Answer) -> None:
         """Hand the conversation what a call gives, up to its end."""

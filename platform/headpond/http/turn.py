@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from headpond.call import Answer, Done, Ended, Event, Failed, Output
-from headpond.dialect import Exchange, Heading, ItemEvent, rendered
+from headpond.dialect import Exchange, Heading, ItemEvent, parted, rendered
 from headpond.errors import WorkerLost
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import Reply
@@ -118,15 +118,6 @@ class Turn:
 
 def _work(work: Work) -> tuple[bytes, bytes]:
     return (b"x-headpond-work", work.header().encode())
-
-
-def parted(batch: Sequence[Event]) -> tuple[list[ItemEvent], Ended | None]:
-    """Return the item events of a batch, and its `Ended`, which can only come last."""
-    ended = batch[-1]
-    return (
-        [event for event in batch if not isinstance(event, Ended)],
-        ended if isinstance(ended, Ended) else None,
-    )
 
 
 def _refuse_failed_start(events: Sequence[ItemEvent]) -> None:

@@ -2,25 +2,32 @@
 
 A client's message is a line of JSON: `{"open": "<model>"}`, `{"say": "<text>"}`,
 `{"end": true}`, `{"bye": "<reason>"}`; or bytes, which are a text to say. Every event has a
-`number`, but for those about how far behind the call is.
+`number`, but for those about how much waits.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headpond.call import Failed, Output
 from headpond.conversation import Effect, Feed, Handshake, HangUp, Open, Say
-from headpond.dialect import Ask, Heading, ItemEvent
+from headpond.dialect import Ask, Heading, ItemEvent, Route
 from headpond.errors import HeadpondError
+from headpond.record import WorkloadRecord
+from headpond.testing.listening import Letters, Listener, Silence, listening_record
 from headpond.units import Work
 
-TALK = "talk"
-"""The one item of the call; what it gives is what it is fed."""
+TALK_PATH = "/v1/talk"
 
-END = None
-"""Fed as the last input."""
+
+def talking_record(*, ahead: int = 20) -> WorkloadRecord:
+    """Return the listening workload with a WebSocket to talk to it."""
+    talk = Route.socket(
+        TALK_PATH, "Hear what was said", conversation=TalkConversation, example={"say": "hello"}
+    )
+    return replace(listening_record(ahead=ahead), routes=(talk,))
 
 
 class TalkConversation:
@@ -39,14 +46,14 @@ class TalkConversation:
         """Do what the client wants; a message that is no JSON is a fault of this dialect."""
         del now_s
         if isinstance(message, bytes):
-            return [Feed(message.decode(), len(message))]
+            return [Feed(Letters(message.decode()), len(message))]
         asked = json.loads(message)
         if "open" in asked:
-            return [Open(Ask(model=asked["open"], items=(TALK,)))]
+            return [Open(Ask(model=asked["open"], items=(Listener(live=True),)))]
         if "say" in asked:
-            return [Feed(asked["say"], len(asked["say"])), self._say(heard=asked["say"])]
+            return [Feed(Letters(asked["say"]), len(asked["say"])), self._say(heard=asked["say"])]
         if "end" in asked:
-            return [Feed(END, 0)]
+            return [Feed(Silence(), 0)]
         if "bye" in asked:
             return [self._say(bye=True), HangUp(1000, asked["bye"])]
         return [self._say(error="what?")]
