@@ -23,7 +23,8 @@ RAY_ENV: Mapping[str, str] = {
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     # Workers otherwise run at nice 15 and lose every contest for a core.
     "RAY_worker_niceness": "0",
-    # Headers that Serve could not decode would be a 500 before any app sees them.
+    # Headers that Serve could not decode would be a 500 before any app sees them; sockets
+    # that are read no faster than input is taken in. See `headpond.serve_edge`.
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "headpond.serve_edge:before_serve",
     # A killed proxy is otherwise missed for 25 s.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",

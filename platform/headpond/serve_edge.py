@@ -1,4 +1,4 @@
-"""What Serve's own edge already does, or does not do well, around the app behind it."""
+"""Serve's own edge: what it does already is taken off our app, what it overdoes is undone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headpond.http.headers import request_id
 
 _REQUEST_ID = b"x-request-id"
+_DISCONNECT_DISABLED = b"x-request-disconnect-disabled"
 _SESSION = b"x-session-id"
 _STEERING = frozenset(
     {
         b"x-request-timeout-seconds",
-        b"x-request-disconnect-disabled",
+        _DISCONNECT_DISABLED,
         b"serve-multiplexed-model-id",
         b"serve_multiplexed_model_id",
     }
@@ -29,14 +30,22 @@ def plain_headers(app: ASGIApp) -> ASGIApp:
     """Let Serve see a request identifier by our rules, and nothing else that it acts on.
 
     It decodes some headers before any app is called, and bytes that are no UTF-8 would be a
-    bare 500.
+    bare 500. A timeout of Serve's would end streams in the middle; ours is
+    `x-headpond-deadline-ms`.
+
+    To notice when a caller goes away, Serve reads all that comes, into a queue without
+    bounds: whoever sends faster than is taken in fills the memory. A WebSocket's app reads
+    itself, and notices, so that Serve is told not to.
     """
 
     async def edge(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
             headers = [pair for pair in scope["headers"] if _passes(*pair)]
             identifier = request_id(dict(scope["headers"])).encode()
-            scope = {**scope, "headers": [*headers, (_REQUEST_ID, identifier)]}
+            headers.append((_REQUEST_ID, identifier))
+            if scope["type"] == "websocket":
+                headers.append((_DISCONNECT_DISABLED, b"?1"))
+            scope = {**scope, "headers": headers}
         await app(scope, receive, send)
 
     return edge

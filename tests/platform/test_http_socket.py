@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from headpond.call import Accepted, Answer, Call, Done, Ended, Event, ModelCard, Output
-from headpond.errors import HeadpondError, InvalidRequest, Overloaded, WorkerLost
+from headpond.call import Done, Ended, Output
+from headpond.errors import InvalidRequest, Overloaded, WorkerLost
 from headpond.http import line as line_module
 from headpond.http import session as session_module
 from headpond.http.app import ASGIApp, build_app
 from headpond.http.stray import with_strays
-from headpond.scheduling.loop import Loop, loop_for
 from headpond.settings import Settings
 from headpond.testing.asgi import AsgiRequest, AsgiSocket
 from headpond.testing.listening import Letters, ListeningEngine, Silence
-from headpond.testing.scripted import ScriptedBackend
 from headpond.testing.talking import TALK_PATH, talking_record
 from headpond.units import Work
+from talks import HeldBackend, looping
 
-BUNDLE = "ear@1+0123456789ab"
-CARDS = tuple(
-    ModelCard(name=name, workload="listening", bundles=(BUNDLE,), created_s=5, limits={})
-    for name in ("ear", "other")
-)
-ACCEPTED = Accepted(bundle=BUNDLE, model="ear", work=Work(letters=9))
 KEYS = {
     "keys": [
         {"key": "sk-one", "tenant": "one", "models": ["ear"]},
@@ -38,53 +29,6 @@ KEYS = {
         {"key": "sk-deaf", "tenant": "deaf", "workloads": ["vision"]},
     ]
 }
-
-
-@dataclass(eq=False)
-class HeldAnswer:
-    """An answer that gives what the test says, and takes input while the test lets it."""
-
-    accepted: Accepted = ACCEPTED
-    fed: list[object] = field(default_factory=list)
-    room: asyncio.Event = field(default_factory=asyncio.Event)
-    refusal: HeadpondError | None = None
-    given: asyncio.Queue[Sequence[Event] | HeadpondError] = field(default_factory=asyncio.Queue)
-    waiting_units: int = 0
-    closed: bool = False
-
-    async def batches(self) -> AsyncIterator[Sequence[Event]]:
-        while True:
-            batch = await self.given.get()
-            if isinstance(batch, HeadpondError):
-                raise batch
-            yield batch
-            if isinstance(batch[-1], Ended):
-                return
-
-    async def feed(self, payload: object, units: int) -> None:
-        await self.room.wait()
-        if self.refusal is not None:
-            raise self.refusal
-        self.fed.append(payload)
-
-    async def close(self) -> None:
-        self.closed = True
-
-
-class HeldBackend(ScriptedBackend):
-    """Answers every call with an answer of its own that the test holds."""
-
-    answers: list[HeldAnswer]
-
-    def __init__(self) -> None:
-        super().__init__(accepted=ACCEPTED, cards=CARDS)
-        self.answers = []
-
-    async def submit(self, call: Call) -> Answer:
-        await super().submit(call)
-        self.answers.append(HeldAnswer())
-        self.answers[-1].room.set()
-        return self.answers[-1]
 
 
 @pytest.fixture
@@ -114,7 +58,7 @@ async def until(socket: AsgiSocket, key: str) -> dict[str, Any]:
             pytest.fail(f"no {key} among {events(socket)}")
 
 
-async def soon(condition: Callable[[], bool]) -> None:
+async def soon(condition: Callable[[], object]) -> None:
     """Wait until something holds that nothing tells about."""
     async with asyncio.timeout(5.0):
         while not condition():  # noqa: ASYNC110 - that is the point
@@ -294,7 +238,7 @@ async def test_what_was_missed_is_said_to_who_comes_back(backend: HeldBackend) -
     answer = backend.answers[0]
     for word in ("one", "two"):
         answer.given.put_nowait([Output(0, word)])
-    await soon(lambda: answer.given.empty())
+    await soon(answer.given.empty)
     again = AsgiSocket(path=TALK_PATH, query=f"session={session}&last_event={last}")
     await again.open(app)
     await until(again, "resumed")
@@ -423,7 +367,7 @@ async def test_a_slow_reader_that_reads_on_is_told(backend: HeldBackend) -> None
     slow.reading.clear()
     for _ in range(12):
         backend.answers[0].given.put_nowait([Output(0, "x" * 50_000)])
-    await soon(lambda: backend.answers[0].given.empty())
+    await soon(backend.answers[0].given.empty)
     slow.reading.set()
     await slow.ended()
     assert slow.closed == (1008, "messages are read too slowly")
@@ -545,7 +489,11 @@ async def test_when_the_server_stops_everybody_is_told(backend: HeldBackend) -> 
     await away.ended()
     stages: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     answers: asyncio.Queue[Any] = asyncio.Queue()
-    serving = asyncio.create_task(app({"type": "lifespan"}, stages.get, answers.put))
+
+    async def serve() -> None:
+        await app({"type": "lifespan"}, stages.get, answers.put)
+
+    serving = asyncio.create_task(serve())
     for stage in ("startup", "shutdown"):
         stages.put_nowait({"type": f"lifespan.{stage}"})
         assert (await answers.get())["type"] == f"lifespan.{stage}.complete"
@@ -576,41 +524,6 @@ async def test_nothing_is_left_of_two_hundred_visits(backend: HeldBackend, way: 
     assert all(answer.closed for answer in backend.answers)
     for state in ("connected", "away"):
         assert await metric(app, f'headpond_sessions{{state="{state}"}}') == 0
-
-
-class LoopBackend(HeldBackend):
-    """The real loop, with the engine that repeats what it hears."""
-
-    def __init__(self, engine: ListeningEngine, ahead: int) -> None:
-        super().__init__()
-        record = talking_record(ahead=ahead)
-        self.loop: Loop = loop_for(
-            record,
-            engine,
-            record.bind({}, "uint8"),
-            state_bytes=1_000,
-            max_slots=8,
-            bundle=BUNDLE,
-            observer=lambda _: None,
-        )
-
-    @property
-    def rests(self) -> bool:
-        snapshot = self.loop.snapshot()
-        return not (snapshot.running_slots or snapshot.queued_items)
-
-    async def submit(self, call: Call) -> Answer:
-        return await self.loop.submit(call)
-
-
-@asynccontextmanager
-async def looping(engine: ListeningEngine, *, ahead: int = 20) -> AsyncIterator[LoopBackend]:
-    backend = LoopBackend(engine, ahead)
-    backend.loop.start()
-    try:
-        yield backend
-    finally:
-        await backend.loop.stop(0.0)
 
 
 async def test_through_the_real_loop_every_letter_comes_back_across_a_break() -> None:

@@ -18,6 +18,7 @@ from headpond.errors import DeadlineExceeded, DeclarationError, HeadpondError
 from headpond.http.auth import Caller, Keyring
 from headpond.http.handshake import Visit, refuse
 from headpond.http.headers import Asked
+from headpond.http.keepalive import spare_unheard
 from headpond.http.line import TOO_BIG, Line
 from headpond.http.metrics import HttpMetrics
 from headpond.http.replay import wire_bytes
@@ -89,7 +90,7 @@ class SocketEndpoint:
             try:
                 await visit.accept(send)
                 status = _SWITCHED
-                code = await self._talk(session, line, receive)
+                code = await self._talk(session, line, spare_unheard(receive))
             except OSError:
                 pass  # the client went away amid the handshake
             finally:
