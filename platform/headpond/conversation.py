@@ -1,7 +1,9 @@
 """Conversations: what a dialect says over a WebSocket, as effects without any I/O.
 
 A conversation is a pure state machine. It hears what the client sends and what happens to
-its one call, and answers each with effects that the HTTP layer carries out in order.
+its one call, and answers each with effects that the HTTP layer carries out: calls and input
+in order, one after the other; what is said at once, in the order in which it was returned,
+never waiting for input that the call has yet to take in; a hang-up at once, too.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ ItemEvent = Output | Done | Failed
 
 def parted(batch: Sequence[Event]) -> tuple[list[ItemEvent], Ended | None]:
     """Return the item events of a batch, and its `Ended`, which can only come last."""
-    ended = batch[-1]
+    ended = batch[-1] if batch else None
     return (
         [event for event in batch if not isinstance(event, Ended)],
         ended if isinstance(ended, Ended) else None,

@@ -20,7 +20,8 @@ from headpond.errors import (
     WorkerLost,
 )
 from headpond.hop import ModelHandle, ReplicaStatus
-from headpond.lane import LaneAddress, LaneHub, OpenStream
+from headpond.hub import LaneHub, OpenStream
+from headpond.lane import LaneAddress
 from headpond.telemetry.exposition import merge_expositions
 
 _ATTEMPTS = 2

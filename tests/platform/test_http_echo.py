@@ -19,7 +19,8 @@ from headpond.door import Door
 from headpond.engine import Immediate, Plan
 from headpond.hop import Answered
 from headpond.http.app import ASGIApp, build_app
-from headpond.lane import LaneAddress, LaneHub
+from headpond.hub import LaneHub
+from headpond.lane import LaneAddress
 from headpond.scheduling.loop import loop_for
 from headpond.settings import Settings
 from headpond.telemetry.metrics import Metrics

@@ -10,7 +10,8 @@ import pytest
 
 from headpond.call import Accepted, Done, Event, Output
 from headpond.errors import DeadlineExceeded, HeadpondError, WorkerLost
-from headpond.lane import LaneAddress, LaneHub, LaneServer, OpenStream
+from headpond.hub import LaneHub, OpenStream
+from headpond.lane import LaneAddress, LaneServer
 from headpond.units import Work
 
 

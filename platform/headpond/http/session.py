@@ -29,9 +29,8 @@ Submit = Callable[[Ask], Awaitable[tuple[Answer, Heading]]]
 class Session:
     """Carries out what a conversation wants; lives on while its client is away.
 
-    What is said goes out at once, in the order in which the conversation gave it. Input
-    and new calls wait for each other in a queue of their own, so a call that takes no more
-    input for now holds up neither its own outputs nor a hang-up.
+    What is said goes out at once. Input and new calls wait for each other in a queue of
+    their own, so a call that takes no more for now holds up neither outputs nor a hang-up.
     """
 
     def __init__(
@@ -69,11 +68,6 @@ class Session:
         self.over = False
 
     @property
-    def connected(self) -> bool:
-        """Whether a client is there now."""
-        return self._line is not None
-
-    @property
     def busy(self) -> bool:
         """Whether what was heard is not taken in yet; nothing more should be heard then."""
         return bool(self._todo)
@@ -89,9 +83,7 @@ class Session:
         self._take(self._conversation.begin)
 
     def resume(self, line: Line, last: int) -> None:
-        """Go on with a client that has every message up to that number.
-
-        A line it was on till now is closed: that client did not notice that it was cut off.
+        """Go on with a client that has every message up to that number, on no other line.
 
         Raises:
             SessionNotFound: What the client has missed is not kept any more.
@@ -121,7 +113,7 @@ class Session:
             await self._rested.wait()
 
     def dismiss(self, error: HeadpondError, code: int, reason: str, why: str) -> None:
-        """End it from outside, which a conversation with a call hears as the call's failure."""
+        """End it from outside; a conversation with a call hears that as the call's failure."""
         if self._answer is not None or self._todo:
             self._take(partial(self._conversation.failed, error))
         self.end(code, reason, why)
@@ -131,7 +123,7 @@ class Session:
 
         Args:
             code: The close code.
-            reason: The reason beside it, for the client.
+            reason: For the client.
             why: The same in a word, for the metrics.
         """
         if self.over:
@@ -181,7 +173,7 @@ class Session:
             while self._todo:
                 effect = self._todo[0]
                 await (self._open(effect.ask) if isinstance(effect, Open) else self._feed(effect))
-                self._todo.popleft()
+                del self._todo[0]
             self._rested.set()
             self._more.clear()
             await self._more.wait()
@@ -209,10 +201,7 @@ class Session:
             await self._give_up(self._answer, error)
 
     async def _give_up(self, answer: Answer, error: HeadpondError) -> None:
-        """End a call that takes no more input, unless it is over anyway.
-
-        Then its last events, and why it is over, are on their way; they still count.
-        """
+        """End a call that takes no more input, unless it is over: then its last events come."""
         if self._listening is None:
             return
         await asyncio.wait({self._listening}, timeout=_LAST_WORDS_S)
@@ -228,10 +217,9 @@ class Session:
         try:
             ended = None
             async for batch in answer.batches():
-                if batch:
-                    items, ended = parted(batch)
-                    if items:
-                        self._take(partial(self._conversation.given, items))
+                items, ended = parted(batch)
+                if items:
+                    self._take(partial(self._conversation.given, items))
             if ended is None:
                 raise WorkerLost
             last = partial(self._conversation.ended, ended.work)
