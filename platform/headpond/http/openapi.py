@@ -193,7 +193,7 @@ def _socket(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonObje
         "description": described,
         "operationId": _NO_WORD.sub("_", f"socket{route.path}"),
         "tags": [record.name],
-        "parameters": [*_path_parameters(route), *_resuming()],
+        "parameters": [*_parameters(route), *_resuming()],
         "responses": {
             "101": {"description": "The connection is a WebSocket from here on."},
             **_errors(failures, schemas),
