@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -65,12 +67,17 @@ class Sink(Protocol):
         ...
 
 
+_QDRANT = r"qdrant\+https?://[^/?#@\s]+(/[^?#\s]*)?"
+_PGVECTOR = r"pgvector\+postgresql://([^/?#@:\s]+@)?[^/?#@\s]*(/[^?#\s]*)?(\?[^#\s]*)?"
+"""Neither holds a key: what is in a config is seen by many."""
+
+
 class SinkSettings(BaseModel):
     """Which vector store a deployment writes to, where a caller asks for that.
 
     Attributes:
-        url: Kind and address, e.g. `qdrant+http://qdrant:6333`.
-        api_key_env: The environment variable that holds the store's key.
+        url: Kind and address: `qdrant+http://host:6333`, `pgvector+postgresql://user@host/db`.
+        api_key_env: The environment variable that holds the store's key, or password.
         distance: How vectors are compared in collections that are made here.
         timeout_s: How long the write of one call may take; the call's own deadline holds too.
         max_points: The most vectors of admitted calls that are not written yet.
@@ -78,11 +85,23 @@ class SinkSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: Annotated[str, Field(pattern=r"^qdrant\+https?://[^/?#@\s]+(/[^?#\s]*)?$")]
+    url: Annotated[str, Field(pattern=rf"^({_QDRANT}|{_PGVECTOR})$")]
     api_key_env: str | None = None
     distance: Literal["cosine", "dot", "euclid"] = "cosine"
     timeout_s: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     max_points: int = Field(default=8192, ge=1)
+
+    def key(self) -> str | None:
+        """Return the store's key; None when none is needed.
+
+        Raises:
+            BundleError: The environment variable is not set.
+        """
+        if self.api_key_env is None:
+            return None
+        if not (key := os.environ.get(self.api_key_env)):
+            raise BundleError(f"{self.api_key_env} is not set", param="sink.api_key_env")
+        return key
 
 
 def open_sink(settings: SinkSettings) -> Sink:
@@ -91,9 +110,23 @@ def open_sink(settings: SinkSettings) -> Sink:
     Raises:
         BundleError: The store's client is not installed, or its key is not set.
     """
-    # Imported here: the client is heavy, and an extra that few deployments install.
+    kind = settings.url.partition("+")[0]
+    # Imported here: the clients are heavy, and extras that few deployments install.
     try:
-        opened: Sink = import_module("headpond.sink_qdrant").open_qdrant(settings)
+        module = import_module(f"headpond.sink_{kind}")
     except ModuleNotFoundError as error:
-        raise BundleError("install headpond[qdrant] for a sink", param="sink.url") from error
+        raise BundleError(f"install headpond[{kind}] for a sink", param="sink.url") from error
+    opened: Sink = getattr(module, f"open_{kind}")(settings)
     return opened
+
+
+def collection_of(tenant: str, collection: str) -> str:
+    """Return the name by which a store knows a tenant's collection.
+
+    A collection's name holds no dot, so no tenant can name another's. What a store, or a URL,
+    would not take in a tenant's name is written as `=` and its bytes in hex.
+    """
+    plain = re.sub(
+        rb"[^A-Za-z0-9_-]", lambda found: b"=" + found[0].hex().encode(), tenant.encode()
+    )
+    return f"{plain.decode()}.{collection}"

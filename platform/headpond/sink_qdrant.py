@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections.abc import Iterator, Sequence
 from json import JSONDecodeError
 
@@ -13,8 +11,8 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from qdrant_client.models import Distance, PointStruct, UpdateStatus, VectorParams
 
-from headpond.errors import BundleError, HeadpondError, InvalidRequest, StoreUnavailable
-from headpond.sink import Point, SinkSettings
+from headpond.errors import HeadpondError, InvalidRequest, StoreUnavailable
+from headpond.sink import Point, SinkSettings, collection_of
 
 _DISTANCES = {"cosine": Distance.COSINE, "dot": Distance.DOT, "euclid": Distance.EUCLID}
 _PART_VALUES = 8_192
@@ -29,12 +27,9 @@ def open_qdrant(settings: SinkSettings) -> QdrantSink:
     Raises:
         BundleError: The environment variable of the key is not set.
     """
-    key = None
-    if settings.api_key_env is not None and not (key := os.environ.get(settings.api_key_env)):
-        raise BundleError(f"{settings.api_key_env} is not set", param="sink.api_key_env")
     client = AsyncQdrantClient(
         url=settings.url.removeprefix("qdrant+"),
-        api_key=key,
+        api_key=settings.key(),
         timeout=math.ceil(settings.timeout_s),
         check_compatibility=False,  # it would ask the server now
     )
@@ -98,18 +93,6 @@ class QdrantSink:
                 f"the collection holds vectors of {vectors.size} values, not {size}",
                 param="store.collection",
             )
-
-
-def collection_of(tenant: str, collection: str) -> str:
-    """Return the name by which Qdrant knows a tenant's collection.
-
-    What Qdrant, or a URL, would not take in a tenant's name is written as `=` and its bytes
-    in hex.
-    """
-    plain = re.sub(
-        rb"[^A-Za-z0-9_-]", lambda found: b"=" + found[0].hex().encode(), tenant.encode()
-    )
-    return f"{plain.decode()}.{collection}"
 
 
 def _parts(points: Sequence[Point]) -> Iterator[list[PointStruct]]:

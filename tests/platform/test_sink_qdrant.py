@@ -17,8 +17,8 @@ from qdrant_client.models import Distance, VectorParams
 
 from headpond.errors import BundleError, HeadpondError, InvalidRequest, StoreUnavailable
 from headpond.ray_env import free_port
-from headpond.sink import Point, PointId, SinkSettings, open_sink
-from headpond.sink_qdrant import QdrantSink, collection_of
+from headpond.sink import Point, PointId, SinkSettings, collection_of, open_sink
+from headpond.sink_qdrant import QdrantSink
 
 UUID = "6fa459ea-ee8a-3ca4-894e-db77e160355e"
 
