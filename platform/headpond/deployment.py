@@ -31,7 +31,7 @@ from headpond.http.app import build_app
 from headpond.lane import LaneAddress
 from headpond.planner import plan_memory
 from headpond.registry import workload
-from headpond.scheduling.loop import DEFAULT_SLOTS, loop_for
+from headpond.scheduling.loop import loop_for, slots_of
 from headpond.scheduling.write_through import WriteThrough
 from headpond.serve_edge import behind_serve
 from headpond.serve_handle import MODEL_DEPLOYMENT
@@ -93,7 +93,7 @@ class ModelArgs(BaseModel):
         """Return the part an engine needs to know."""
         return EngineSettings(
             state_bytes=self.state_bytes,
-            max_slots=self.max_slots or DEFAULT_SLOTS,
+            max_slots=slots_of(self.max_slots),
             device=self.device,
             threads=self.threads,
         )

@@ -133,6 +133,7 @@ def embeddings(client: Client) -> None:
     assert_type(found, EmbeddingList)
     assert_type(found.data[0].vector, list[float])
     client.embeddings.create(model="m", input=[[1, 2], [3]], dimensions=64)
+    client.embeddings.create(model="m", input="a", extra_body={"new": 1})
     client.embeddings.create(model="m")  # type: ignore[call-arg]
     client.embeddings.create(model="m", input=5)  # type: ignore[arg-type]
 
@@ -142,6 +143,7 @@ def reranking(client: Client) -> None:
     assert_type(found, Ranking)
     assert_type(found.results[0].relevance_score, float)
     client.rerank(model="m", query="q", documents=[{"title": "b"}], rank_fields=["title"])
+    client.rerank(model="m", query="q", documents=["a"], extra_body={"new": 1})
     client.rerank(model="m", query="q", documents=[1])  # type: ignore[list-item]
     client.rerank(model="m", query="q")  # type: ignore[call-arg]
 

@@ -16,7 +16,6 @@ from headpond.client.transport import Transport
 from headpond.client.wire import encode
 from headpond_workloads.embedding.client import AsyncEmbeddings, Embeddings
 from headpond_workloads.generation.client import AsyncChat, AsyncCompletions, Chat, Completions
-from headpond_workloads.generation.client_body import body_of
 from headpond_workloads.generation.client_responses import AsyncResponses, Responses
 from headpond_workloads.generation.params import DetokenizeParams, TokenizeParams
 from headpond_workloads.generation.schema_tokenize import (
@@ -146,7 +145,7 @@ class Client:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, TokenizeRequest, stream=False)
+        body = encode(params, TokenizeRequest)
         return self._transport.post(TOKENIZE_PATH, body, Tokenization)
 
     def detokenize(self, **params: Unpack[DetokenizeParams]) -> Detokenization:
@@ -155,7 +154,7 @@ class Client:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, DetokenizeRequest, stream=False)
+        body = encode(params, DetokenizeRequest)
         return self._transport.post(DETOKENIZE_PATH, body, Detokenization)
 
 
@@ -266,7 +265,7 @@ class AsyncClient:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, TokenizeRequest, stream=False)
+        body = encode(params, TokenizeRequest)
         return await self._transport.post(TOKENIZE_PATH, body, Tokenization)
 
     async def detokenize(self, **params: Unpack[DetokenizeParams]) -> Detokenization:
@@ -275,7 +274,7 @@ class AsyncClient:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, DetokenizeRequest, stream=False)
+        body = encode(params, DetokenizeRequest)
         return await self._transport.post(DETOKENIZE_PATH, body, Detokenization)
 
 

@@ -57,16 +57,22 @@ class Outgoing:
         )
 
 
-def encode(params: Mapping[str, object], request: type[BaseModel]) -> bytes:
+def encode(
+    params: Mapping[str, object], request: type[BaseModel], *, stream: bool = False
+) -> bytes:
     """Return the JSON of a body, checked as the server will check it.
 
-    Fields that the wire type does not know are sent all the same: servers may be newer.
+    Fields that the wire type does not know are sent all the same: servers may be newer. They
+    come in `extra_body`, as type checkers know the other parameters.
 
     Raises:
         InvalidRequest: Names the field at fault.
     """
+    fields = {name: value for name, value in params.items() if name != "extra_body"}
+    extra = params.get("extra_body")
+    fields |= extra if isinstance(extra, Mapping) else {}
     try:
-        body = to_json(params)
+        body = to_json(fields | ({"stream": True} if stream else {}))
     except PydanticSerializationError as error:
         raise InvalidRequest("The request holds a value that JSON cannot express.") from error
     try:

@@ -252,6 +252,11 @@ class Loop:
             self._observer(live.report(now_s))
 
 
+def slots_of(max_slots: int | None) -> int:
+    """Return how many items a continuous loop runs at once, where a deployment may not say."""
+    return max_slots or DEFAULT_SLOTS
+
+
 def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
     record: WorkloadRecord,
     engine: Engine | FormedEngine,
@@ -298,7 +303,7 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
                     record,
                     state,
                     state_bytes=state_bytes,
-                    max_slots=max_slots or DEFAULT_SLOTS,
+                    max_slots=slots_of(max_slots),
                     max_wait_s=max_wait_s,
                     tenant_weights=tenant_weights,
                 ),

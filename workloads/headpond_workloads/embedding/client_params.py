@@ -24,3 +24,4 @@ class EmbeddingParams(TypedDict, total=False):
     user: str | None
     prompt_name: str | None
     store: StoreParams | None
+    extra_body: Mapping[str, object]

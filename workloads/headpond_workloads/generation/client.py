@@ -7,7 +7,7 @@ from typing import Literal, Unpack, overload
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.stream import AsyncStream, Stream
 from headpond.client.transport import Transport
-from headpond_workloads.generation.client_body import body_of
+from headpond.client.wire import encode
 from headpond_workloads.generation.params import ChatParams, CompletionParams
 from headpond_workloads.generation.schema_chat import (
     CHAT_PATH,
@@ -49,7 +49,7 @@ class ChatCompletions:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, ChatCompletionRequest, stream=stream)
+        body = encode(params, ChatCompletionRequest, stream=stream)
         if stream:
             return self._transport.stream(CHAT_PATH, body, ChatCompletionChunk)
         return self._transport.post(CHAT_PATH, body, ChatCompletion)
@@ -82,7 +82,7 @@ class AsyncChatCompletions:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, ChatCompletionRequest, stream=stream)
+        body = encode(params, ChatCompletionRequest, stream=stream)
         if stream:
             return await self._transport.stream(CHAT_PATH, body, ChatCompletionChunk)
         return await self._transport.post(CHAT_PATH, body, ChatCompletion)
@@ -131,7 +131,7 @@ class Completions:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, CompletionRequest, stream=stream)
+        body = encode(params, CompletionRequest, stream=stream)
         if stream:
             return self._transport.stream(COMPLETIONS_PATH, body, Completion)
         return self._transport.post(COMPLETIONS_PATH, body, Completion)
@@ -164,7 +164,7 @@ class AsyncCompletions:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, CompletionRequest, stream=stream)
+        body = encode(params, CompletionRequest, stream=stream)
         if stream:
             return await self._transport.stream(COMPLETIONS_PATH, body, Completion)
         return await self._transport.post(COMPLETIONS_PATH, body, Completion)

@@ -7,7 +7,7 @@ from typing import Literal, Unpack, overload
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.stream import AsyncStream, Stream
 from headpond.client.transport import Transport
-from headpond_workloads.generation.client_body import body_of
+from headpond.client.wire import encode
 from headpond_workloads.generation.params_responses import ResponseParams
 from headpond_workloads.generation.schema_responses import (
     RESPONSES_PATH,
@@ -44,7 +44,7 @@ class Responses:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, ResponseRequest, stream=stream)
+        body = encode(params, ResponseRequest, stream=stream)
         if stream:
             return self._transport.stream(RESPONSES_PATH, body, ResponseEvent, is_last=_is_last)
         return self._transport.post(RESPONSES_PATH, body, Response)
@@ -77,7 +77,7 @@ class AsyncResponses:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = body_of(params, ResponseRequest, stream=stream)
+        body = encode(params, ResponseRequest, stream=stream)
         if stream:
             return await self._transport.stream(
                 RESPONSES_PATH, body, ResponseEvent, is_last=_is_last

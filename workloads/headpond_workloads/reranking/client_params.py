@@ -15,3 +15,4 @@ class RerankParams(TypedDict, total=False):
     top_n: int | None
     return_documents: bool | None
     rank_fields: Sequence[str] | None
+    extra_body: Mapping[str, object]

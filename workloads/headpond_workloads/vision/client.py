@@ -67,12 +67,9 @@ class AsyncClassifications:
 
 
 def _body(params: ClassificationParams) -> bytes:
-    fields = {name: value for name, value in params.items() if name != "extra_body"}
     image = params["image"]
-    fields["image"] = (
-        _text(image) if isinstance(image, bytes | str) else [_text(each) for each in image]
-    )
-    return encode(fields | dict(params.get("extra_body", {})), ClassificationRequest)
+    texts = _text(image) if isinstance(image, bytes | str) else [_text(each) for each in image]
+    return encode({**params, "image": texts}, ClassificationRequest)
 
 
 def _text(image: bytes | str) -> str:
