@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from headpond.call import Done, Ended, Event, Failed, Output
 from headpond.engine import Json
-from headpond.errors import HeadpondError, InvalidRequest
+from headpond.errors import HeadpondError, InvalidRequest, UnsupportedParameter
 from headpond.form import is_form, read_form
 from headpond.sink import Placement
 from headpond.units import Work
@@ -169,7 +169,10 @@ class StreamWriter(Protocol):
 
 
 class Exchange(Protocol):
-    """One request in one dialect: what it asks for, and how its answer looks."""
+    """One request in one dialect: what it asks for, and how its answer looks.
+
+    To be derived from: an exchange whose answer comes whole says nothing of streams.
+    """
 
     def ask(self) -> Ask:
         """Return what the request means.
@@ -188,8 +191,12 @@ class Exchange(Protocol):
         ...
 
     def stream(self, heading: Heading) -> StreamWriter:
-        """Return the writer of a stream; called only where the route streams."""
-        ...
+        """Return the writer of a stream; called only where the route streams.
+
+        Raises:
+            UnsupportedParameter: The answer comes whole.
+        """
+        raise UnsupportedParameter("this answer is not streamed", param="stream")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,14 +21,9 @@ from headpond.errors import (
     WorkerLost,
 )
 from headpond.units import Work
-from headpond_workloads.embedding.items import (
-    DescribeItem,
-    Description,
-    Embedding,
-    EmbedItem,
-    Truncation,
-)
+from headpond_workloads.embedding.items import Description, Embedding, EmbedItem, Truncation
 from headpond_workloads.embedding.record import record
+from headpond_workloads.encoders.items import DescribeItem
 
 DESCRIPTION = Description(
     model="pond@1",

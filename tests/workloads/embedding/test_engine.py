@@ -18,14 +18,9 @@ from headpond.errors import BundleError, ContextLengthExceeded, EngineFailed, In
 from headpond.units import Work
 from headpond_workloads.embedding.engine.engine import EmbeddingEngine
 from headpond_workloads.embedding.engine.load import load
-from headpond_workloads.embedding.items import (
-    DescribeItem,
-    Description,
-    Embedding,
-    EmbedItem,
-    Truncation,
-)
+from headpond_workloads.embedding.items import Description, Embedding, EmbedItem, Truncation
 from headpond_workloads.embedding.record import record
+from headpond_workloads.encoders.items import DescribeItem
 from headpond_workloads.encoders.tokens import Floats, Tokens
 from workloads.encoders.tiny import POSITIONS, VOCAB, Tiny, save_tiny, with_file
 

@@ -12,14 +12,9 @@ from headpond.dialect import Exchange, Incoming, rendered
 from headpond.engine import Json
 from headpond.errors import InvalidRequest
 from headpond.units import Work
-from headpond_workloads.embedding.items import (
-    DescribeItem,
-    Description,
-    Embedding,
-    EmbedItem,
-    Truncation,
-)
+from headpond_workloads.embedding.items import Description, Embedding, EmbedItem, Truncation
 from headpond_workloads.embedding.record import record
+from headpond_workloads.encoders.items import DescribeItem
 
 PATH = {"model": "pond"}
 

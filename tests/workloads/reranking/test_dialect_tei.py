@@ -10,7 +10,8 @@ from exchanges import answer, app_over, get, post, read, scripted, scripted_even
 from headpond.call import Ended, Event, Failed
 from headpond.errors import EngineFailed
 from headpond.units import Work
-from headpond_workloads.reranking.items import DescribeItem, Description, PairItem, Score
+from headpond_workloads.encoders.items import DescribeItem
+from headpond_workloads.reranking.items import Description, PairItem, Score
 from headpond_workloads.reranking.record import record
 
 RANKS = Description(

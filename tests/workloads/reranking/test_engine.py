@@ -18,12 +18,13 @@ from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings, Immediate, Outcome
 from headpond.errors import BundleError, ContextLengthExceeded, EngineFailed, InvalidRequest
 from headpond.units import Work
+from headpond_workloads.encoders.items import DescribeItem
 from headpond_workloads.encoders.tokenizer import Tokenizer
 from headpond_workloads.encoders.tokens import Floats, Tokens
 from headpond_workloads.reranking.engine.engine import RerankingEngine
 from headpond_workloads.reranking.engine.late_interaction import LateInteraction
 from headpond_workloads.reranking.engine.load import load
-from headpond_workloads.reranking.items import DescribeItem, Description, PairItem, Score
+from headpond_workloads.reranking.items import Description, PairItem, Score
 from headpond_workloads.reranking.record import record
 from workloads.encoders.tiny import POSITIONS, VOCAB, Tiny, make_tokenizer, save_tiny
 

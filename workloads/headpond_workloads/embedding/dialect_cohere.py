@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic_core import to_json
 
-from headpond.dialect import Ask, ErrorAnswer, Heading, ItemEvent, Raw, StreamWriter
+from headpond.dialect import Ask, ErrorAnswer, Exchange, Heading, ItemEvent, Raw
 from headpond.errors import HeadpondError, InvalidRequest, UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.embedding.dialect_answer import (
@@ -54,7 +54,7 @@ _WRITERS: Mapping[EmbeddingType, Callable[[bytes], str]] = {
 }
 
 
-class EmbedExchange:
+class EmbedExchange(Exchange):
     """Some texts, and the vector of each in some forms."""
 
     def __init__(self, request: EmbedRequest) -> None:
@@ -111,10 +111,6 @@ class EmbedExchange:
             "meta": meta.model_dump_json(exclude_none=True),
         }
         return raw_json(json_object(fields))
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise UnsupportedParameter("embeddings are not streamed", param="stream")
 
     def _texts(self) -> tuple[tuple[str, ...], str]:
         """Return the texts, and the field they came in."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from pydantic_core import to_json
 
-from headpond.dialect import Ask, Heading, ItemEvent, Raw, StreamWriter
-from headpond.errors import UnsupportedParameter
+from headpond.dialect import Ask, Exchange, Heading, ItemEvent, Raw
 from headpond.units import Work
 from headpond_workloads.embedding.dialect_answer import (
     embeddings,
@@ -22,7 +21,7 @@ from headpond_workloads.embedding.schema_texts import sources
 from headpond_workloads.embedding.vectors import encode, row_json
 
 
-class EmbeddingExchange:
+class EmbeddingExchange(Exchange):
     """Some texts, and the vector of each."""
 
     def __init__(self, request: EmbeddingRequest) -> None:
@@ -80,10 +79,6 @@ class EmbeddingExchange:
             "usage": usage.model_dump_json(),
         }
         return raw_json(json_object(fields))
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise UnsupportedParameter("embeddings are not streamed", param="stream")
 
     def _vector(self, vector: bytes) -> str:
         if self._request.encoding_format == "base64":

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from headpond.call import Failed, Output
-from headpond.dialect import Ask, Heading, Incoming, ItemEvent, Raw, StreamWriter
-from headpond.errors import UnsupportedParameter
+from headpond.dialect import Ask, Exchange, Heading, ItemEvent, Raw
 from headpond.units import Work
 from headpond_workloads.embedding.dialect_answer import embeddings, json_list, raw_json
-from headpond_workloads.embedding.items import DescribeItem, Description, EmbedItem, Truncation
+from headpond_workloads.embedding.items import Description, EmbedItem, Truncation
 from headpond_workloads.embedding.schema_tei import (
     SimilarityParameters,
     SimilarityRequest,
     TeiEmbedAllRequest,
     TeiEmbedRequest,
 )
-from headpond_workloads.embedding.schema_texts import sources
+from headpond_workloads.embedding.schema_texts import TextSource, sources
 from headpond_workloads.embedding.vectors import dot, row_json, rows
-from headpond_workloads.encoders.dialect_tei import info_answer
 from headpond_workloads.encoders.errors import EmptyInput
+from headpond_workloads.encoders.items import Described
 from headpond_workloads.encoders.schema_fields import MAX_INPUTS
-from headpond_workloads.encoders.schema_tei import Direction, ModelType, Pooling
+from headpond_workloads.encoders.schema_tei import ModelType, Pooling
 
 
-class TeiEmbedExchange:
+class TeiEmbedExchange(Exchange):
     """Some texts, and the vector of each."""
 
     def __init__(self, request: TeiEmbedRequest) -> None:
@@ -42,17 +41,8 @@ class TeiEmbedExchange:
         request = self._request
         found = sources(request.inputs, "inputs")
         self._params = [param for param, _ in found]
-        items = tuple(
-            EmbedItem(
-                text=text,
-                truncation=_truncation(request.truncate, request.truncation_direction),
-                prompt=request.prompt_name,
-                dimensions=request.dimensions,
-                normalize=request.normalize is not False,
-                param=param,
-            )
-            for param, text in found
-        )
+        like = replace(_like(request), dimensions=request.dimensions)
+        items = _items(found, replace(like, normalize=request.normalize is not False))
         return Ask(model=request.model, items=items)
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
@@ -64,12 +54,8 @@ class TeiEmbedExchange:
         found = embeddings(events, self._params)
         return raw_json(json_list(row_json(embedding.vectors) for embedding in found))
 
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise _no_stream()
 
-
-class TeiEmbedAllExchange:
+class TeiEmbedAllExchange(Exchange):
     """Some texts, and for each the vectors of its tokens as the model gives them."""
 
     def __init__(self, request: TeiEmbedAllRequest) -> None:
@@ -87,17 +73,7 @@ class TeiEmbedAllExchange:
         request = self._request
         found = sources(request.inputs, "inputs")
         self._params = [param for param, _ in found]
-        items = tuple(
-            EmbedItem(
-                text=text,
-                truncation=_truncation(request.truncate, request.truncation_direction),
-                prompt=request.prompt_name,
-                normalize=False,
-                each_token=True,
-                param=param,
-            )
-            for param, text in found
-        )
+        items = _items(found, replace(_like(request), normalize=False, each_token=True))
         return Ask(model=request.model, items=items)
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
@@ -113,12 +89,8 @@ class TeiEmbedAllExchange:
             )
         )
 
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise _no_stream()
 
-
-class SimilarityExchange:
+class SimilarityExchange(Exchange):
     """A text, others, and how like it each of these is."""
 
     def __init__(self, request: SimilarityRequest) -> None:
@@ -140,16 +112,7 @@ class SimilarityExchange:
         found = [("inputs.source_sentence", given.source_sentence), *others]
         self._params = [param for param, _ in found]
         chosen = self._request.parameters or SimilarityParameters()
-        items = tuple(
-            EmbedItem(
-                text=text,
-                truncation=_truncation(chosen.truncate, chosen.truncation_direction),
-                prompt=chosen.prompt_name,
-                normalize=True,
-                param=param,
-            )
-            for param, text in found
-        )
+        items = _items(found, replace(_like(chosen), normalize=True))
         return Ask(model=self._request.model, items=items)
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
@@ -163,56 +126,26 @@ class SimilarityExchange:
         cosines = (max(-1.0, min(1.0, dot(source.vectors, other.vectors))) for other in others)
         return raw_json(json_list(f"{cosine:.9g}" for cosine in cosines))
 
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise _no_stream()
+
+def model_type(told: Described) -> ModelType:
+    """Return what a model does.
+
+    Raises:
+        TypeError: It is described as another kind.
+    """
+    if not isinstance(told, Description):
+        raise TypeError(f"embedding is described by no {type(told).__name__}")
+    return ModelType(embedding=Pooling(pooling=told.pooling))
 
 
-class EmbeddingInfoExchange:
-    """What the model is."""
-
-    def __init__(self, incoming: Incoming) -> None:
-        """Read a request: it says nothing."""
-
-    def ask(self) -> Ask:
-        """Ask for the description of the only model."""
-        return Ask(model=None, items=(DescribeItem(),))
-
-    def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
-        """Return an `Info`.
-
-        Raises:
-            HeadpondError: The engine failed.
-        """
-        description = _description(events)
-        return info_answer(
-            model=description.model,
-            digest=description.digest,
-            dtype=description.dtype,
-            kind=ModelType(embedding=Pooling(pooling=description.pooling)),
-            max_tokens=description.max_tokens,
-            max_batch_tokens=description.max_batch_tokens,
-        )
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise _no_stream()
+def _like(chosen: TeiEmbedAllRequest | SimilarityParameters) -> EmbedItem:
+    """Return an item without a text, as a request's parameters want all of them."""
+    truncation = Truncation.NONE
+    if chosen.truncate:
+        truncation = Truncation.START if chosen.truncation_direction == "Left" else Truncation.END
+    return EmbedItem(text="", truncation=truncation, prompt=chosen.prompt_name)
 
 
-def _truncation(truncate: bool | None, direction: Direction | None) -> Truncation:
-    if not truncate:
-        return Truncation.NONE
-    return Truncation.START if direction == "Left" else Truncation.END
-
-
-def _description(events: Sequence[ItemEvent]) -> Description:
-    for event in events:
-        if isinstance(event, Failed):
-            raise event.error
-        if isinstance(event, Output) and isinstance(event.payload, Description):
-            return event.payload
-    raise TypeError("a model describes itself with a Description")
-
-
-def _no_stream() -> UnsupportedParameter:
-    return UnsupportedParameter("this route does not stream", param="stream")
+def _items(found: Sequence[tuple[str, TextSource]], like: EmbedItem) -> tuple[EmbedItem, ...]:
+    """Return an item for each text behind its field."""
+    return tuple(replace(like, text=text, param=param) for param, text in found)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headpond.dialect import Route
 from headpond_workloads.embedding.dialect_cohere import EmbedExchange, embed_error
 from headpond_workloads.embedding.dialect_openai import EmbeddingExchange
 from headpond_workloads.embedding.dialect_tei import (
-    EmbeddingInfoExchange,
     SimilarityExchange,
     TeiEmbedAllExchange,
     TeiEmbedExchange,
+    model_type,
 )
 from headpond_workloads.embedding.schema import (
     EMBEDDINGS_PATH,
@@ -29,7 +31,7 @@ from headpond_workloads.embedding.schema_tei import (
 )
 from headpond_workloads.embedding.schema_tei import EMBED_PATH as TEI_EMBED_PATH
 from headpond_workloads.embedding.tensors import adapter
-from headpond_workloads.encoders.dialect_tei import tei_error
+from headpond_workloads.encoders.dialect_tei import InfoExchange, tei_error
 from headpond_workloads.encoders.schema_tei import INFO_PATH, Info
 from headpond_workloads.oip.routes import oip_routes
 
@@ -83,7 +85,7 @@ routes: tuple[Route, ...] = (
     Route.get(
         INFO_PATH,
         "Show what the only model served is (TEI).",
-        exchange=EmbeddingInfoExchange,
+        exchange=partial(InfoExchange, model_type),
         response=Info,
         fail=tei_error,
     ),

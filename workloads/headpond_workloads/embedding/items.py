@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headpond_workloads.encoders.items import Described
+
 MAX_VALUES = 2**23
 """The most numbers in one answer: 2,048 vectors of 4,096 values; about 90 MB as JSON."""
 
@@ -51,11 +53,6 @@ class EmbedItem:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DescribeItem:
-    """A question for what the model is; answered while planning, with a `Description`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Embedding:
     """The vectors of one text.
 
@@ -71,25 +68,15 @@ class Embedding:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Description:
+class Description(Described):
     """What a model is.
 
     Attributes:
-        model: `name@version` of the bundle.
-        digest: The bundle's digest.
-        dtype: What it computes in.
         pooling: How token vectors become one, e.g. `mean`.
         dimensions: Values of a full vector.
-        max_tokens: The longest text, special tokens included.
-        max_batch_tokens: Tokens in one batch.
         prompts: The names of its prompts.
     """
 
-    model: str
-    digest: str
-    dtype: str
     pooling: str
     dimensions: int
-    max_tokens: int
-    max_batch_tokens: int
     prompts: tuple[str, ...] = ()

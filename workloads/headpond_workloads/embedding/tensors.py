@@ -7,14 +7,9 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from headpond.errors import InvalidRequest
-from headpond_workloads.embedding.items import (
-    DescribeItem,
-    Description,
-    Embedding,
-    EmbedItem,
-    Truncation,
-)
+from headpond_workloads.embedding.items import Description, Embedding, EmbedItem, Truncation
 from headpond_workloads.encoders.errors import EmptyInput
+from headpond_workloads.encoders.items import DescribeItem
 from headpond_workloads.encoders.schema_fields import MAX_INPUTS
 from headpond_workloads.oip.adapter import TensorAdapter, TensorModel, TensorRequest
 from headpond_workloads.oip.datatypes import Datatype

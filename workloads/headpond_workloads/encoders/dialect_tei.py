@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from headpond.dialect import ErrorAnswer, Raw, Unserved
+from headpond.call import Failed, Output
+from headpond.dialect import Ask, ErrorAnswer, Exchange, Heading, Incoming, ItemEvent, Raw, Unserved
 from headpond.errors import (
     DeadlineExceeded,
     HeadpondError,
@@ -14,7 +16,9 @@ from headpond.errors import (
     PayloadTooLarge,
     RateLimited,
 )
+from headpond.units import Work
 from headpond_workloads.encoders.errors import EmptyInput, TooManyInputs
+from headpond_workloads.encoders.items import Described, DescribeItem
 from headpond_workloads.encoders.schema_tei import Info, ModelType
 
 _STATUSES: tuple[tuple[type[HeadpondError], int, str], ...] = (
@@ -56,25 +60,54 @@ tei_unserved = tuple(
 """All that TEI's clients ask for: what a model, or its workload, lacks has TEI's errors."""
 
 
-def info_answer(
-    *,
-    model: str,
-    digest: str,
-    dtype: str,
-    kind: ModelType,
-    max_tokens: int,
-    max_batch_tokens: int,
-) -> Raw:
-    """Return the answer of `GET /info`; TEI leaves out what does not apply."""
-    info = Info(
-        model_id=model,
-        model_sha=digest,
-        model_dtype=dtype,
-        model_type=kind,
-        max_input_length=max_tokens,
-        # A text that is longer than a batch goes alone; TEI's clients take this for its bound.
-        max_batch_tokens=max(max_batch_tokens, max_tokens),
-        version=version("headpond"),
-    )
-    content = info.model_dump_json(exclude_none=True).encode()
-    return Raw(content=content, media_type="application/json")
+class InfoExchange(Exchange):
+    """What the one model that is meant is."""
+
+    def __init__(self, kind: Callable[[Described], ModelType], incoming: Incoming) -> None:
+        """Read a request: it says nothing.
+
+        Args:
+            kind: What the model does, from its description.
+            incoming: The request.
+        """
+        del incoming
+        self._kind = kind
+
+    def ask(self) -> Ask:
+        """Ask for the description of the only model."""
+        return Ask(model=None, items=(DescribeItem(),))
+
+    def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
+        """Return an `Info`; TEI leaves out what does not apply.
+
+        Raises:
+            HeadpondError: The engine failed.
+        """
+        told = described(events)
+        info = Info(
+            model_id=told.model,
+            model_sha=told.digest,
+            model_dtype=told.dtype,
+            model_type=self._kind(told),
+            max_input_length=told.max_tokens,
+            # A text that is longer than a batch goes alone; TEI's clients take this for its bound.
+            max_batch_tokens=max(told.max_batch_tokens, told.max_tokens),
+            version=version("headpond"),
+        )
+        content = info.model_dump_json(exclude_none=True).encode()
+        return Raw(content=content, media_type="application/json")
+
+
+def described(events: Sequence[ItemEvent]) -> Described:
+    """Return what a model said of itself.
+
+    Raises:
+        HeadpondError: It failed.
+        TypeError: It said nothing.
+    """
+    for event in events:
+        if isinstance(event, Failed):
+            raise event.error
+        if isinstance(event, Output) and isinstance(event.payload, Described):
+            return event.payload
+    raise TypeError("a model describes itself with a Described")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headpond.dialect import Ask, Heading, ItemEvent, StreamWriter
+from headpond.dialect import Ask, Exchange, Heading, ItemEvent
 from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.generation.dialect_messages import read_messages
@@ -20,7 +20,7 @@ from headpond_workloads.generation.schema_tokenize import (
 )
 
 
-class TokenizeExchange:
+class TokenizeExchange(Exchange):
     """One prompt, and its tokens."""
 
     def __init__(self, request: TokenizeRequest) -> None:
@@ -50,10 +50,6 @@ class TokenizeExchange:
             token_strs=list(tokens.pieces) if self._request.return_token_strs else None,
         )
 
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise UnsupportedParameter("tokens are not streamed", param="stream")
-
     def _prompt(self) -> Prompt:
         request = self._request
         if request.messages is None:
@@ -80,7 +76,7 @@ class TokenizeExchange:
         )
 
 
-class DetokenizeExchange:
+class DetokenizeExchange(Exchange):
     """Some tokens, and their text."""
 
     def __init__(self, request: DetokenizeRequest) -> None:
@@ -99,10 +95,6 @@ class DetokenizeExchange:
             HeadpondError: The item failed.
         """
         return Detokenization(prompt=_only(events).text)
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise UnsupportedParameter("text of tokens is not streamed", param="stream")
 
 
 def _only(events: Sequence[ItemEvent]) -> Tokens:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pydantic import BaseModel
 
 from headpond.call import Failed, Output
-from headpond.dialect import Ask, Heading, Incoming, ItemEvent, StreamWriter
-from headpond.errors import EngineFailed, UnsupportedParameter
+from headpond.dialect import Ask, Exchange, Heading, Incoming, ItemEvent
+from headpond.errors import EngineFailed
 from headpond.units import Work
 from headpond_workloads.oip.adapter import TensorModel
 from headpond_workloads.oip.datatypes import Datatype
@@ -22,7 +22,7 @@ from headpond_workloads.oip.schema import (
 )
 
 
-class AboutExchange:
+class AboutExchange(Exchange):
     """One question about a model."""
 
     def __init__(
@@ -56,10 +56,6 @@ class AboutExchange:
             if isinstance(event, Output):
                 return self._write(served_model(self._path, heading), event.payload)
         raise EngineFailed("The model did not say what it is.")
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the answer is one object."""
-        raise UnsupportedParameter("what a model is comes whole", param="stream")
 
 
 def metadata(served: Served, model: TensorModel) -> ModelMetadata:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headpond.call import Failed, Output
-from headpond.dialect import Ask, Heading, Incoming, ItemEvent, Raw, StreamWriter
-from headpond.errors import UnsupportedParameter
+from headpond.dialect import Ask, Exchange, Heading, Incoming, ItemEvent, Raw
 from headpond.units import Work
 from headpond_workloads.oip.adapter import TensorAdapter
 from headpond_workloads.oip.naming import asked_model, served_model
@@ -15,7 +14,7 @@ from headpond_workloads.oip.schema import InferResponse
 from headpond_workloads.oip.writing import write_answer
 
 
-class InferExchange:
+class InferExchange(Exchange):
     """One inference: tensors in, tensors out."""
 
     def __init__(self, adapter: TensorAdapter, incoming: Incoming) -> None:
@@ -55,7 +54,3 @@ class InferExchange:
         tensors = self._adapter.from_outputs(self._request, outputs)
         served = served_model(self._path, heading)
         return write_answer(served, self._id, tensors, self._request.outputs)
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the protocol does not stream over HTTP."""
-        raise UnsupportedParameter("tensors are not streamed", param="stream")

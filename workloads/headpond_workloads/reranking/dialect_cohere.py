@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headpond.dialect import Ask, Heading, ItemEvent, Raw, StreamWriter
+from headpond.dialect import Ask, Exchange, Heading, ItemEvent, Raw
 from headpond.errors import UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.encoders.schema_cohere import BilledUnits, Meta
@@ -21,7 +21,7 @@ _UNIT_DOCUMENTS = 100
 """Documents in one of Cohere's search units."""
 
 
-class CohereRerankExchange:
+class CohereRerankExchange(Exchange):
     """A query, and documents in the order in which they answer it."""
 
     def __init__(self, request: CohereRerankRequest) -> None:
@@ -66,7 +66,3 @@ class CohereRerankExchange:
         )
         content = ranking.model_dump_json(exclude_none=True).encode()
         return Raw(content=content, media_type="application/json")
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise UnsupportedParameter("rankings are not streamed", param="stream")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headpond.dialect import Ask, Heading, ItemEvent, Raw, StreamWriter
-from headpond.errors import InvalidRequest, UnsupportedParameter
+from headpond.dialect import Ask, Exchange, Heading, ItemEvent, Raw
+from headpond.errors import InvalidRequest
 from headpond.units import Work
 from headpond_workloads.reranking.dialect_ranking import pairs, ranked, relevances, scores
 from headpond_workloads.reranking.items import PairItem
@@ -18,7 +18,7 @@ from headpond_workloads.reranking.schema import (
 )
 
 
-class RerankExchange:
+class RerankExchange(Exchange):
     """A query, and documents in the order in which they answer it."""
 
     def __init__(self, request: RerankRequest) -> None:
@@ -63,10 +63,6 @@ class RerankExchange:
         )
         content = ranking.model_dump_json(exclude_none=True).encode()
         return Raw(content=content, media_type="application/json")
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise UnsupportedParameter("rankings are not streamed", param="stream")
 
     def _document(self, index: int) -> TextDocument | None:
         if self._request.return_documents is False:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headpond.dialect import Ask, Heading, Incoming, ItemEvent, Raw, StreamWriter
-from headpond.errors import UnsupportedParameter
+from headpond.dialect import Ask, Exchange, Heading, ItemEvent, Raw
 from headpond.units import Work
-from headpond_workloads.encoders.dialect_tei import info_answer
 from headpond_workloads.encoders.errors import EmptyInput, check_count
+from headpond_workloads.encoders.items import Described, DescribeItem
 from headpond_workloads.encoders.schema_fields import MAX_INPUTS
 from headpond_workloads.encoders.schema_tei import Labels, ModelType
 from headpond_workloads.reranking.dialect_ranking import (
@@ -19,7 +18,7 @@ from headpond_workloads.reranking.dialect_ranking import (
     scores,
     short,
 )
-from headpond_workloads.reranking.items import DescribeItem, Description, PairItem, Score
+from headpond_workloads.reranking.items import Description, PairItem, Score
 from headpond_workloads.reranking.schema_tei import (
     Prediction,
     Predictions,
@@ -31,7 +30,7 @@ from headpond_workloads.reranking.schema_tei import (
 )
 
 
-class TeiRerankExchange:
+class TeiRerankExchange(Exchange):
     """A query, and texts in the order in which they answer it."""
 
     def __init__(self, request: TeiRerankRequest) -> None:
@@ -77,12 +76,8 @@ class TeiRerankExchange:
         content = ranking.model_dump_json(exclude_none=True).encode()
         return Raw(content=content, media_type="application/json")
 
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise _no_stream()
 
-
-class PredictExchange:
+class PredictExchange(Exchange):
     """Some texts or pairs, and how well each label fits each."""
 
     def __init__(self, request: PredictRequest) -> None:
@@ -126,46 +121,22 @@ class PredictExchange:
         single = self._items[0].param == "inputs"
         return Predictions(found[0] if single else found)
 
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise _no_stream()
-
     def _predictions(self, score: Score, names: Sequence[str]) -> list[Prediction]:
         numbers = score.logits if self._request.raw_scores else score.scores
         return [Prediction(score=short(numbers[at]), label=names[at]) for at in ranked(numbers)]
 
 
-class RerankingInfoExchange:
-    """What the model is."""
+def model_type(told: Described) -> ModelType:
+    """Return what a model does.
 
-    def __init__(self, incoming: Incoming) -> None:
-        """Read a request: it says nothing."""
-
-    def ask(self) -> Ask:
-        """Ask for the description of the only model."""
-        return Ask(model=None, items=(DescribeItem(),))
-
-    def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
-        """Return an `Info`; a model of one label is a reranker.
-
-        Raises:
-            HeadpondError: The engine failed.
-        """
-        description = _description(events, ())
-        labels = Labels.of(description.labels)
-        ranks = len(description.labels) == 1
-        return info_answer(
-            model=description.model,
-            digest=description.digest,
-            dtype=description.dtype,
-            kind=ModelType(reranker=labels) if ranks else ModelType(classifier=labels),
-            max_tokens=description.max_tokens,
-            max_batch_tokens=description.max_batch_tokens,
-        )
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise _no_stream()
+    Raises:
+        TypeError: It is described as another kind.
+    """
+    if not isinstance(told, Description):
+        raise TypeError(f"reranking is described by no {type(told).__name__}")
+    labels = Labels.of(told.labels)
+    ranks = len(told.labels) == 1
+    return ModelType(reranker=labels) if ranks else ModelType(classifier=labels)
 
 
 def _sequences(inputs: Sequences) -> list[tuple[str, tuple[str, ...]]]:
@@ -183,7 +154,3 @@ def _description(events: Sequence[ItemEvent], items: Sequence[PairItem]) -> Desc
         if isinstance(output.payload, Description):
             return output.payload
     raise TypeError("a model describes itself with a Description")
-
-
-def _no_stream() -> UnsupportedParameter:
-    return UnsupportedParameter("this route does not stream", param="stream")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headpond.dialect import Route
 from headpond.engine import Json
 from headpond_workloads.encoders.dialect_cohere import cohere_error
-from headpond_workloads.encoders.dialect_tei import tei_error
+from headpond_workloads.encoders.dialect_tei import InfoExchange, tei_error
 from headpond_workloads.encoders.schema_tei import INFO_PATH, Info
 from headpond_workloads.reranking.dialect_cohere import CohereRerankExchange
 from headpond_workloads.reranking.dialect_jina import RerankExchange
 from headpond_workloads.reranking.dialect_tei import (
     PredictExchange,
-    RerankingInfoExchange,
     TeiRerankExchange,
+    model_type,
 )
 from headpond_workloads.reranking.schema import RERANK_PATH, Ranking, RerankRequest
 from headpond_workloads.reranking.schema_cohere import RERANK_PATH as COHERE_RERANK_PATH
@@ -68,7 +70,7 @@ routes: tuple[Route, ...] = (
     Route.get(
         INFO_PATH,
         "Show what the only model served is (TEI).",
-        exchange=RerankingInfoExchange,
+        exchange=partial(InfoExchange, model_type),
         response=Info,
         fail=tei_error,
     ),

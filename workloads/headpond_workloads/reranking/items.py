@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headpond_workloads.encoders.items import Described
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairItem:
@@ -28,11 +30,6 @@ class PairItem:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DescribeItem:
-    """A question for what the model is; answered while planning, with a `Description`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
     """What the model says of one pair.
 
@@ -49,21 +46,11 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Description:
+class Description(Described):
     """What a model is.
 
     Attributes:
-        model: `name@version` of the bundle.
-        digest: The bundle's digest.
-        dtype: What it computes in.
         labels: Names of its outputs, in their order.
-        max_tokens: The longest pair, special tokens included.
-        max_batch_tokens: Tokens in one batch.
     """
 
-    model: str
-    digest: str
-    dtype: str
     labels: tuple[str, ...]
-    max_tokens: int
-    max_batch_tokens: int

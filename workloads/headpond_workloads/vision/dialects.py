@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headpond.call import Failed, Output
-from headpond.dialect import Ask, Heading, ItemEvent, Route, StreamWriter
-from headpond.errors import HeadpondError, InvalidRequest, UnsupportedParameter
+from headpond.dialect import Ask, Exchange, Heading, ItemEvent, Route
+from headpond.errors import HeadpondError, InvalidRequest
 from headpond.units import Work
 from headpond_workloads.oip.routes import oip_routes
 from headpond_workloads.vision.encoded import image_bytes
@@ -25,7 +25,7 @@ from headpond_workloads.vision.tensors import adapter
 Answer = Classification | HeadpondError
 
 
-class ClassificationExchange:
+class ClassificationExchange(Exchange):
     """Some images, and the classes of each.
 
     One image that fails, fails the call. Of several, each has its classes or its error, and
@@ -74,10 +74,6 @@ class ClassificationExchange:
                 images=len(classified), pixels=sum(each.pixels for each in classified)
             ),
         )
-
-    def stream(self, heading: Heading) -> StreamWriter:
-        """Refuse: the route does not stream."""
-        raise UnsupportedParameter("classes are not streamed", param="stream")
 
     def _answer(self, event: Output | Failed) -> Answer:
         if isinstance(event, Output):

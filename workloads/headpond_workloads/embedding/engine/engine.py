@@ -8,14 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from headpond.engine import Immediate, Json, Outcome, Plan
+from headpond.engine import Json, Outcome, Plan
 from headpond.errors import EngineFailed, InvalidRequest
 from headpond.units import Work
 from headpond_workloads.embedding.engine.fixtures import item_of_fixture
 from headpond_workloads.embedding.engine.pooling import Pooling, normalized, pool
 from headpond_workloads.embedding.engine.texts import Texts
-from headpond_workloads.embedding.items import DescribeItem, Description, Embedding, EmbedItem
+from headpond_workloads.embedding.items import Description, Embedding, EmbedItem
 from headpond_workloads.encoders.encoder import Encoder
+from headpond_workloads.encoders.engine import EncoderEngine
 from headpond_workloads.encoders.tokens import Floats, Tokens, starts
 
 _SHOWN_DIGITS = 6
@@ -43,7 +44,7 @@ _ANSWERED = Prepared(tokens=_NO_TOKENS, dimensions=0, normalize=False, each_toke
 """In the plan of an item that planning has answered: it is never run."""
 
 
-class EmbeddingEngine:
+class EmbeddingEngine(EncoderEngine[EmbedItem, Prepared, Embedding]):
     """Embeds texts over one encoder."""
 
     def __init__(
@@ -62,42 +63,15 @@ class EmbeddingEngine:
             description: What the model is.
             symbols: The same, in the record's symbols.
         """
-        self._encoder = encoder
+        super().__init__(
+            encoder=encoder, description=description, symbols=symbols, nothing=_ANSWERED
+        )
         self._texts = texts
-        self._description = description
-        self._symbols = symbols
+        self._dimensions = description.dimensions
+        self._pooling = Pooling(description.pooling)
 
-    @property
-    def symbols(self) -> Mapping[str, int]:
-        """What the loaded model is, in the record's symbols."""
-        return self._symbols
-
-    @property
-    def lanes(self) -> int:
-        """How many batches can be computed at once."""
-        return self._encoder.lanes
-
-    @property
-    def budget(self) -> int:
-        """Tokens in a batch."""
-        return self._description.max_batch_tokens
-
-    def tallies(self) -> Mapping[str, int]:
-        """Return what was counted since the start; only ever grows."""
-        return {"padded_tokens": self._encoder.padded_tokens}
-
-    def plan(self, item: EmbedItem | DescribeItem, namespace: str) -> Plan[Prepared]:
-        """Tokenize a text and check what is asked of its vector.
-
-        Raises:
-            InvalidRequest: The text, or what is asked for, is none the model can do.
-            ContextLengthExceeded: The text is too long, and not to be cut.
-        """
-        del namespace  # nothing is kept of one item for another
-        if isinstance(item, DescribeItem):
-            answer = Immediate(outputs=(self._description,))
-            return Plan(shape={}, prepared=_ANSWERED, answer=answer)
-        full = self._description.dimensions
+    def _planned(self, item: EmbedItem) -> Plan[Prepared]:
+        full = self._dimensions
         dimensions = full if item.dimensions is None else item.dimensions
         if not 1 <= dimensions <= full:
             raise InvalidRequest(
@@ -116,14 +90,10 @@ class EmbeddingEngine:
         return Plan(shape=shape, prepared=prepared, key=key)
 
     def run(self, batch: Sequence[Plan[Prepared]]) -> list[Outcome[Embedding]]:
-        """Compute a batch.
-
-        Raises:
-            EngineFailed: There was not enough memory for it.
-        """
+        """Compute a batch; see `EncoderEngine`."""
         items = [plan.prepared for plan in batch]
         sequences = [item.tokens for item in items]
-        pooling = Pooling(self._description.pooling)
+        pooling = self._pooling
         if pooling is Pooling.CLS and not any(item.each_token for item in items):
             firsts = self._encoder.encode(sequences, first_only=True)
             return [_outcome(item, first) for item, first in zip(items, firsts, strict=True)]
@@ -135,18 +105,9 @@ class EmbeddingEngine:
         ]
 
     def observe(self, given: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Embed a fixture's `text` or `token_ids`.
-
-        Raises:
-            BundleError: The fixture is not one of these.
-            InvalidRequest: The model can't do it.
-            EngineFailed: The model computed NaN.
-        """
-        plan = self.plan(item_of_fixture(given), "")
-        (outcome,) = self.run([plan])
-        if outcome.error is not None:
-            raise outcome.error
-        vector = np.frombuffer(outcome.outputs[0].vectors, dtype="<f4")
+        """Embed a fixture's `text` or `token_ids`; see `EncoderEngine`."""
+        plan, embedding = self._observed(item_of_fixture(given))
+        vector = np.frombuffer(embedding.vectors, dtype="<f4")
         return {
             "input_ids": [*map(int, plan.prepared.tokens.token_ids)],
             "vector": [round(float(value), _SHOWN_DIGITS) for value in vector],
