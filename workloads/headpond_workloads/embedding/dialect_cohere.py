@@ -20,7 +20,8 @@ from headpond_workloads.embedding.items import EmbedItem, Truncation
 from headpond_workloads.embedding.quantization import binary, int8, ubinary, uint8
 from headpond_workloads.embedding.schema_cohere import EmbedContent, EmbeddingType, EmbedRequest
 from headpond_workloads.embedding.schema_texts import sources
-from headpond_workloads.embedding.vectors import encode, row_json
+from headpond_workloads.embedding.vector_json import row_json
+from headpond_workloads.embedding.vectors import encode
 from headpond_workloads.encoders.dialect_cohere import cohere_error
 from headpond_workloads.encoders.schema_cohere import BilledUnits, Meta
 

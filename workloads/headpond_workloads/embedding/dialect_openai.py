@@ -18,7 +18,8 @@ from headpond_workloads.embedding.dialect_answer import (
 from headpond_workloads.embedding.items import EmbedItem, Truncation
 from headpond_workloads.embedding.schema import EmbeddingRequest, EmbeddingUsage
 from headpond_workloads.embedding.schema_texts import sources
-from headpond_workloads.embedding.vectors import encode, row_json
+from headpond_workloads.embedding.vector_json import row_json
+from headpond_workloads.embedding.vectors import encode
 
 
 class EmbeddingExchange(Exchange):

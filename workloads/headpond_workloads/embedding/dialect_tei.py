@@ -16,7 +16,8 @@ from headpond_workloads.embedding.schema_tei import (
     TeiEmbedRequest,
 )
 from headpond_workloads.embedding.schema_texts import TextSource, sources
-from headpond_workloads.embedding.vectors import dot, row_json, rows
+from headpond_workloads.embedding.vector_json import row_json
+from headpond_workloads.embedding.vectors import dot, rows
 from headpond_workloads.encoders.errors import EmptyInput
 from headpond_workloads.encoders.items import Described
 from headpond_workloads.encoders.schema_fields import MAX_INPUTS

@@ -1,4 +1,4 @@
-"""Vectors as bytes, numbers, base64 and JSON, without numpy: clients have none."""
+"""Vectors as bytes, numbers and base64, without numpy: clients have none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import sys
 from array import array
 from base64 import b64decode, b64encode
-from functools import lru_cache
 
 _FLOAT_BYTES = 4
 
@@ -45,17 +44,6 @@ def is_finite(vectors: bytes) -> bool:
     return math.isfinite(sum(numbers(vectors)))
 
 
-def row_json(row: bytes) -> str:
-    """Return one vector as a JSON array, in as many digits as a float32 needs."""
-    found = numbers(row)
-    return _template(len(found)) % tuple(found)
-
-
 def dot(left: bytes, right: bytes) -> float:
     """Return the inner product of two vectors."""
     return math.fsum(a * b for a, b in zip(numbers(left), numbers(right), strict=True))
-
-
-@lru_cache(maxsize=16)
-def _template(dimensions: int) -> str:
-    return "[" + ",".join(["%.9g"] * dimensions) + "]"
