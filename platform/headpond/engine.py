@@ -192,7 +192,19 @@ class FormedEngine(Planning[Item_contra, Prepared], Protocol[Item_contra, Prepar
 
     @property
     def lanes(self) -> int:
-        """How many batches it can run at once, each in a thread of its own; at least 1."""
+        """How many batches at once keep its device busy, each in a thread of its own.
+
+        At least 1.
+        """
+        ...
+
+    @property
+    def express_lanes(self) -> int:
+        """How many more batches it can run beside these, of small calls only.
+
+        They share the device with large calls instead of waiting for them. 0 where batches
+        would only get into each other's way.
+        """
         ...
 
     @property

@@ -42,6 +42,7 @@ class Bench:
         *,
         budget: int = 100,
         state_bytes: int = 10_000,
+        lanes: int = 1,
         max_items: int | None = None,
         max_wait_s: float | None = None,
         queue_limit: int = 10_000,
@@ -55,6 +56,7 @@ class Bench:
             state,
             budget=budget,
             state_bytes=state_bytes,
+            lanes=lanes,
             max_items=max_items,
             max_wait_s=max_wait_s,
         )
@@ -89,8 +91,8 @@ class Bench:
         self._take([delivery] if delivery is not None else [])
         return live
 
-    def form(self) -> Batch | None:
-        batch = self.batcher.form(self.clock())
+    def form(self, *, express: bool = False) -> Batch | None:
+        batch = self.batcher.form(self.clock(), express=express)
         self._take(self.batcher.collect(self.clock()))
         return batch
 
@@ -286,7 +288,7 @@ def test_aborting_ends_calls_that_wait_run_or_are_to_be_run_again() -> None:
 
 
 def test_state_bounds_what_runs_at_once() -> None:
-    bench = Bench(budget=100, state_bytes=150)
+    bench = Bench(budget=100, state_bytes=150, lanes=3)
     for _ in range(4):
         bench.submit(text(50))
     first, second = bench.form(), bench.form()
@@ -300,6 +302,51 @@ def test_state_bounds_what_runs_at_once() -> None:
     bench.finish(second)
     bench.finish(third)
     bench.check_clean()
+
+
+class TestExpressLane:
+    def test_takes_small_calls_while_large_ones_hold_the_others(self) -> None:
+        bench = Bench(budget=100)
+        bench.submit(*[text(60)] * 5)
+        assert bench.form() is not None
+        assert bench.form(express=True) is None
+        small, single = bench.submit(text(30), text(30)), bench.submit(text(150))
+        for call in (small, single):
+            batch = bench.form(express=True)
+            assert batch is not None
+            assert {item.call for item in batch.items} == {call}
+            bench.finish(batch)
+
+    def test_fills_its_batch_with_small_calls_only(self) -> None:
+        bench = Bench(budget=100)
+        bench.submit(*[text(40)] * 5)
+        assert bench.form() is not None
+        calls = [bench.submit(text(20)) for _ in range(3)]
+        batch = bench.form(express=True)
+        assert batch is not None
+        assert [item.call for item in batch.items] == calls
+
+    def test_is_not_needed_while_small_calls_hold_the_others(self) -> None:
+        bench = Bench(budget=100)
+        for _ in range(2):
+            bench.submit(text(80))
+        assert bench.form() is not None
+        assert not bench.batcher.small_waits
+        assert bench.form(express=True) is None
+
+    def test_works_instead_of_another_lane(self) -> None:
+        bench = Bench(budget=100, lanes=2)
+        bench.submit(*[text(80)] * 5)
+        first, second = bench.form(), bench.form()
+        bench.submit(text(10))
+        express = bench.form(express=True)
+        assert first is not None
+        assert second is not None
+        assert express is not None
+        bench.finish(first)
+        assert bench.form() is None
+        bench.finish(express)
+        assert bench.form() is not None
 
 
 def test_what_could_never_fit_is_refused() -> None:
@@ -395,15 +442,15 @@ OFFERS = st.lists(
 Offer = tuple[list[int], str, Priority, str, str | None]
 
 
-@given(OFFERS, st.integers(1, 3))
+@given(OFFERS, st.integers(1, 3), st.booleans())
 def test_whatever_comes_every_call_ends_once_and_nothing_is_held(
-    offers: list[Offer], lanes: int
+    offers: list[Offer], lanes: int, express: bool
 ) -> None:
-    bench = Bench(budget=100, state_bytes=200)
+    bench = Bench(budget=100, state_bytes=200, lanes=lanes)
     running: list[Batch] = []
 
     def work() -> bool:
-        batch = bench.form()
+        batch = (bench.form(express=True) if express else None) or bench.form()
         if batch is not None:
             assert len({item.plan.key for item in batch.items}) == 1
             assert batch.units <= 100 or len(batch.items) == 1

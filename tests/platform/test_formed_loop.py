@@ -44,8 +44,8 @@ class Gate:
 class ThreadsEngine(MeasuringEngine):
     """Remembers the threads that plans ran on, and takes its time for them."""
 
-    def __init__(self, lanes: int, on_run: Callable[[], None]) -> None:
-        super().__init__(lanes=lanes, on_run=on_run)
+    def __init__(self, lanes: int, express_lanes: int, on_run: Callable[[], None]) -> None:
+        super().__init__(lanes=lanes, express_lanes=express_lanes, on_run=on_run)
         self.threads: set[str] = set()
         self.plan_s = 0.0
 
@@ -61,10 +61,15 @@ class Served:
     """A loop, its engine's gate, and every report."""
 
     def __init__(
-        self, *, lanes: int = 2, batches: int = 10_000, stuck_after_s: float = 5.0
+        self,
+        *,
+        lanes: int = 2,
+        express_lanes: int = 0,
+        batches: int = 10_000,
+        stuck_after_s: float = 5.0,
     ) -> None:
         self.gate = Gate(batches)
-        self.engine = ThreadsEngine(lanes, self.gate)
+        self.engine = ThreadsEngine(lanes, express_lanes, self.gate)
         self.reports: list[CallReport] = []
         self.loop: Loop = loop_for(
             RECORD,
@@ -103,9 +108,15 @@ def _item(text: str) -> MeasuringItem:
 
 @asynccontextmanager
 async def serving(
-    *, lanes: int = 2, batches: int = 10_000, stuck_after_s: float = 5.0
+    *,
+    lanes: int = 2,
+    express_lanes: int = 0,
+    batches: int = 10_000,
+    stuck_after_s: float = 5.0,
 ) -> AsyncIterator[Served]:
-    served = Served(lanes=lanes, batches=batches, stuck_after_s=stuck_after_s)
+    served = Served(
+        lanes=lanes, express_lanes=express_lanes, batches=batches, stuck_after_s=stuck_after_s
+    )
     served.loop.start()
     try:
         yield served
@@ -147,6 +158,27 @@ async def test_lanes_run_batches_beside_each_other() -> None:
             await read(answer)
         assert served.gate.most_at_once == 2
         assert served.gate.threads == {"headpond-lane-0", "headpond-lane-1"}
+
+
+async def test_a_small_call_waits_for_no_large_one() -> None:
+    async with serving(lanes=1, express_lanes=1, batches=0) as served:
+        large = await served.submit(*["a" * 80] * 3)
+        await served.until(lambda: served.gate.running == 1)
+        small = await served.submit("b")
+        await served.until(lambda: served.gate.running == 2)
+        served.gate.may_run.release(10)
+        assert lengths(await read(small)) == [1]
+        assert lengths(await read(large)) == [80] * 3
+
+
+async def test_many_small_calls_keep_every_lane_busy() -> None:
+    async with serving(lanes=2, express_lanes=1, batches=0) as served:
+        answers = [await served.submit("a" * 80) for _ in range(8)]
+        await served.until(lambda: served.gate.running == 2)
+        served.gate.may_run.release(10)
+        for answer in answers:
+            assert lengths(await read(answer)) == [80]
+        assert served.gate.most_at_once == 2
 
 
 async def test_a_call_of_many_items_is_planned_in_parts_and_keeps_its_order() -> None:

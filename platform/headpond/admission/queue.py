@@ -140,6 +140,11 @@ class FairQueue(Generic[Content]):
         """Weighed work that waits."""
         return self._weight
 
+    @property
+    def buckets(self) -> Mapping[Hashable, int]:
+        """How many entries wait in each bucket that holds some, by when they began to."""
+        return self._in_bucket
+
     def append(self, entries: Sequence[Waiting[Content]]) -> None:
         """Let all entries of one call wait, or none.
 

@@ -8,8 +8,9 @@ have a batch each.
   batch, then whoever may, so that buckets fill up. An item that is larger than the budget
   goes alone.
 - Calls of thousands of items share with small ones: see `FairQueue`. So a small call waits
-  for the batches under way, and for one batch at most. A large one waits for all that others
-  get before its last item, and is refused when that takes longer than it may.
+  for the batches under way, and for one batch at most; where an engine has an express lane,
+  which takes nothing else, not even for these. A large one waits for all that others get
+  before its last item, and is refused when that takes longer than it may.
 - A batch that raises is run again by halves, until one item fails alone.
 - A call whose time is up ends, unless all that is left of it is being computed.
 """
@@ -17,9 +18,10 @@ have a batch each.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from headpond.admission.drain import DrainRate
 from headpond.admission.ledger import Ledger
@@ -34,6 +36,18 @@ from headpond.state import StateModel
 from headpond.units import Work
 
 
+class Bucket(NamedTuple):
+    """What may be taken along with each other.
+
+    Attributes:
+        small: Of calls that take one batch at most, rather than several.
+        key: Equal for all that may share a batch.
+    """
+
+    small: bool
+    key: Hashable
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """Items that are computed together, with equal keys.
@@ -41,10 +55,12 @@ class Batch:
     Attributes:
         items: At least one.
         units: What they fill along the batching axis.
+        small: Whether all of them are of small calls.
     """
 
     items: list[Item] = field(default_factory=list)
     units: int = 0
+    small: bool = True
 
 
 class Batcher:
@@ -57,6 +73,7 @@ class Batcher:
         *,
         budget: int,
         state_bytes: int,
+        lanes: int = 1,
         max_items: int | None = None,
         max_wait_s: float | None = None,
         tenant_weights: Mapping[str, float] = MappingProxyType({}),
@@ -68,6 +85,7 @@ class Batcher:
             state: The record's state, bound to the bundle.
             budget: Units along the axis that the engine wants in a batch.
             state_bytes: The budget of what all batches under way hold.
+            lanes: How many batches keep the engine busy.
             max_items: The most items in a batch; None for what the budget allows.
             max_wait_s: Calls that would wait longer are refused; None as the record says.
             tenant_weights: Weights of tenants that don't weigh 1.
@@ -80,6 +98,7 @@ class Batcher:
         self._axis = record.batching.axis
         self._budget = min(budget, record.batching.budget)
         self._max_items = max_items
+        self._lanes = lanes
         self._units = record.units_by_name
         self._device_phase = next(p.name for p in record.phases if p.kind is PhaseKind.DEVICE)
         self._state = state
@@ -111,6 +130,16 @@ class Batcher:
         """Items that are being computed."""
         return sum(len(batch.items) for batch in self._running)
 
+    @property
+    def waits(self) -> bool:
+        """Whether something waits that a lane may take."""
+        return len(self._running) < self._lanes and bool(self._again or len(self.queue))
+
+    @property
+    def small_waits(self) -> bool:
+        """Whether something waits that an express lane may take."""
+        return self._small_bucket() is not None
+
     def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
         """Let all items of a call wait, or refuse it without a trace.
 
@@ -133,13 +162,25 @@ class Batcher:
         for call in list(self.calls):
             self._end(call, error)
 
-    def form(self, now_s: float) -> Batch | None:
-        """End what is dead, then take out the next batch; None when nothing waits."""
+    def form(self, now_s: float, *, express: bool = False) -> Batch | None:
+        """End what is dead, then take out the next batch.
+
+        Args:
+            now_s: When.
+            express: For a lane of small calls only. It begins while large calls hold the
+                others; then one of these stands still until it has ended.
+
+        Returns:
+            What to run; None when nothing waits for this lane.
+        """
         for call, error in self._book.ending(now_s):
             late = isinstance(error, DeadlineExceeded)
             if not (late and all(item.stage is not Stage.WAITING for item in call.items)):
                 self._end(call, error)
-        batch = self._next()
+        if express:
+            batch = self._next_small()
+        else:
+            batch = self._next() if len(self._running) < self._lanes else None
         if batch is None:
             return None
         if not self._running:
@@ -194,6 +235,7 @@ class Batcher:
         weight = sum(item.weight for item in items)
         wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority, weight=weight))
         refuse_late(call, wait_s or 0.0, now_s, self._longest_wait_s)
+        call.small = self._is_small(items)
         for item in items:
             item.waiting = Waiting(
                 tenant=tenant,
@@ -201,7 +243,7 @@ class Batcher:
                 weight=item.weight,
                 content=item,
                 flow=call,
-                bucket=item.plan.key,
+                bucket=Bucket(call.small, item.plan.key),
             )
         self.queue.append([item.waiting for item in items if item.waiting is not None])
 
@@ -220,11 +262,32 @@ class Batcher:
             )
         ) is not None:
             self._enter(item, batch)
+        for small in (True, False):
+            self._fill(batch, Bucket(small, key))
+        return batch
+
+    def _next_small(self) -> Batch | None:
+        bucket = self._small_bucket()
+        if bucket is None:
+            return None
+        batch = Batch()
+        self._fill(batch, bucket)
+        return batch if batch.items else None
+
+    def _small_bucket(self) -> Bucket | None:
+        """Return what an express lane may take from; None when there is nothing, or no need."""
+        for bucket in self.queue.buckets:
+            if isinstance(bucket, Bucket) and bucket.small:
+                busy = sum(batch.small for batch in self._running)
+                return bucket if busy < self._lanes else None
+        return None
+
+    def _fill(self, batch: Batch, bucket: Bucket) -> None:
+        """Add what waits in a bucket, in turn or not, as far as it fits."""
         while (
-            item := self.queue.take_alike(key, lambda each: self._reserve(each, batch))
+            item := self.queue.take_alike(bucket, lambda each: self._reserve(each, batch))
         ) is not None:
             self._enter(item, batch)
-        return batch
 
     def _next_again(self) -> Batch | None:
         batch = self._again[0]
@@ -248,6 +311,7 @@ class Batcher:
         item.stage = Stage.RUNNING
         batch.items.append(item)
         batch.units += item.plan.shape[self._axis]
+        batch.small = batch.small and item.call.small
 
     def _settle(self, item: Item, outcome: Outcome[object], now_s: float) -> None:
         """Take in one item's result; that of a call that has ended is thrown away."""
@@ -277,7 +341,7 @@ class Batcher:
         for part in (living[:middle], living[middle:]):
             if part:
                 units = sum(item.plan.shape[self._axis] for item in part)
-                self._again.append(Batch(part, units))
+                self._again.append(Batch(part, units, all(item.call.small for item in part)))
 
     def _end(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call as a whole; what is being computed of it is thrown away later."""
@@ -301,6 +365,14 @@ class Batcher:
     def _release(self, item: Item) -> None:
         self._book.released(item)
 
+    def _is_small(self, items: Sequence[Item]) -> bool:
+        """Say whether items of one call, alike in all else, take one batch at most."""
+        if len(items) == 1:
+            return True
+        units = sum(item.plan.shape[self._axis] for item in items)
+        return units <= self._budget and len(items) <= (self._max_items or len(items))
+
     def _bytes(self, item: Item) -> int:
         shape = item.plan.shape
         return self._state.request_bytes(shape, shape[self._axis])
+

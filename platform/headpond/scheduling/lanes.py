@@ -1,9 +1,15 @@
-"""The lanes of an engine: threads that form a batch, run it and form the next."""
+"""The lanes of an engine: threads that form a batch, run it and form the next.
+
+Express lanes, where an engine has them, take small calls only, while large ones hold the
+others: a batch that runs can't be stopped, but the system shares the cores between threads.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from headpond.engine import FormedEngine, Outcome
@@ -14,6 +20,13 @@ from headpond.scheduling.sequence import Delivery, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.scheduling.worker import Deliver, refuse_unready
 from headpond.units import Work
+
+GIVEN_WAY = 10
+"""How much nicer lanes are where small calls have lanes of their own.
+
+The event loop and express lanes then get a core at once. A lane alone still has all of it, and
+in the long run lanes get a tenth of what others want who would leave them nothing over.
+"""
 
 Engine = FormedEngine[Any, Any, object]
 """Any engine of formed batches; its items and plans are its own types."""
@@ -52,12 +65,13 @@ class Lanes:
         self._stuck_after_s = stuck_after_s
         self._deliver = deliver
         self._ended = ended
-        self._lock = threading.Condition(threading.Lock())
+        lock = threading.Lock()
+        self._lock, self._express = threading.Condition(lock), threading.Condition(lock)
         self._threads = [
             threading.Thread(
                 target=self._run, args=(lane,), name=f"headpond-lane-{lane}", daemon=True
             )
-            for lane in range(engine.lanes)
+            for lane in range(engine.lanes + engine.express_lanes)
         ]
         self._busy_since: dict[int, float] = {}
         self._left = len(self._threads)
@@ -96,7 +110,7 @@ class Lanes:
             self.check_ready(now_s)
             delivery = self._batcher.offer(call, now_s)
             if delivery is None:
-                self._lock.notify(len(call.items))
+                self._call_lane()
             return delivery
 
     def feed(self, call: LiveCall, payload: object, units: int) -> None:
@@ -116,13 +130,13 @@ class Lanes:
         """Take no more calls; the lanes end when nothing waits any more."""
         with self._lock:
             self._stopping = True
-            self._lock.notify_all()
+            self._wake_all()
 
     def abort(self, error: HeadpondError) -> None:
         """End every call with `error`; what is being computed is thrown away."""
         with self._lock:
             self._batcher.abort(error)
-            self._lock.notify_all()
+            self._wake_all()
 
     def join(self, timeout_s: float) -> None:
         """Block until every lane has ended, but no longer than `timeout_s`."""
@@ -170,6 +184,8 @@ class Lanes:
         return (self._busy_s(now_s) or 0.0) > self._stuck_after_s
 
     def _run(self, lane: int) -> None:
+        if self._engine.express_lanes and lane < self._engine.lanes:
+            _give_way()
         try:
             while True:
                 batch, deliveries, over = self._take(lane)
@@ -183,24 +199,26 @@ class Lanes:
             with self._lock:
                 self._left -= 1
                 last = not self._left
-                self._lock.notify_all()
+                self._wake_all()
             if last:
                 self._ended()
 
     def _take(self, lane: int) -> tuple[Batch | None, Sequence[Delivery], bool]:
         """Sleep until there is a batch, something to deliver, or no more to do."""
+        express = lane >= self._engine.lanes
         with self._lock:
             while True:
                 now_s = self._clock()
-                batch = self._batcher.form(now_s)
+                batch = self._batcher.form(now_s, express=express)
                 deliveries = self._batcher.collect(now_s)
                 over = self._stopping and not self._batcher.calls
                 if batch is not None:
                     self._busy_since[lane] = now_s
+                    self._call_lane()
                 if batch is not None or deliveries or over:
                     return batch, deliveries, over
                 # Woken by new calls, by a batch that gave back its state, and at the end.
-                self._lock.wait()
+                (self._express if express else self._lock).wait()
 
     def _compute(self, lane: int, batch: Batch) -> None:
         results = attempt(self._results, batch)
@@ -209,12 +227,40 @@ class Lanes:
             self._batcher.advance(batch, results, now_s)
             del self._busy_since[lane]
             deliveries = self._batcher.collect(now_s)
-            self._lock.notify_all()
+            if self._stopping:
+                self._wake_all()
+            else:
+                self._call_lane()
         if deliveries:
             self._deliver(deliveries)
+
+    def _call_lane(self) -> None:
+        """Wake a lane for what waits, if there is one; when it has its batch, it calls another.
+
+        Small calls go to express lanes first: the others give way to all other threads.
+        """
+        express = range(self._engine.lanes, len(self._threads))
+        idle = not all(map(self._busy_since.__contains__, express))
+        if idle and self._batcher.small_waits:
+            self._express.notify()
+        elif self._batcher.waits:
+            self._lock.notify()
+
+    def _wake_all(self) -> None:
+        self._lock.notify_all()
+        self._express.notify_all()
 
     def _results(self, batch: Batch) -> Sequence[Outcome[object]]:
         results = self._engine.run([item.plan for item in batch.items])
         if len(results) != len(batch.items):
             raise EngineFailed("the engine answered for another number of items")
         return results
+
+
+def _give_way() -> None:
+    """Let this thread's work wait for that of all other threads, where the system can do that."""
+    thread = threading.get_native_id()
+    with suppress(OSError, AttributeError):  # Linux has priorities of threads, others don't
+        os.setpriority(
+            os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + GIVEN_WAY
+        )

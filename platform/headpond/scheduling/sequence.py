@@ -151,6 +151,7 @@ class LiveCall:
         failure: Why the call as a whole ends, when it does.
         item_error: The first error of an item.
         scheduled: Whether an item was part of a step.
+        small: Whether it takes one batch at most, where batches are formed; set on admission.
         preemptions: How often an item lost its state.
     """
 
@@ -164,6 +165,7 @@ class LiveCall:
     failure: HeadpondError | None = None
     item_error: HeadpondError | None = None
     scheduled: bool = False
+    small: bool = False
     preemptions: int = 0
 
     @property

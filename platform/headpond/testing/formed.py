@@ -92,16 +92,23 @@ class MeasuringEngine:
     """Counts letters, and remembers its batches."""
 
     def __init__(
-        self, *, lanes: int = 1, budget: int = 100, on_run: Callable[[], None] = lambda: None
+        self,
+        *,
+        lanes: int = 1,
+        express_lanes: int = 0,
+        budget: int = 100,
+        on_run: Callable[[], None] = lambda: None,
     ) -> None:
         """Start with no batches.
 
         Args:
             lanes: Batches at once.
+            express_lanes: Batches of small calls beside these.
             budget: Letters in a batch.
             on_run: Called in each batch, on its lane's thread.
         """
         self._lanes = lanes
+        self._express_lanes = express_lanes
         self._budget = budget
         self._on_run = on_run
         self.batches: list[list[str]] = []
@@ -110,6 +117,11 @@ class MeasuringEngine:
     def lanes(self) -> int:
         """Batches at once."""
         return self._lanes
+
+    @property
+    def express_lanes(self) -> int:
+        """Batches of small calls beside these."""
+        return self._express_lanes
 
     @property
     def budget(self) -> int:

@@ -13,7 +13,12 @@ class Encoder(Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many threads may call it at once."""
+        """How many threads that call it at once keep the device busy."""
+        ...
+
+    @property
+    def express_lanes(self) -> int:
+        """How many more may call it at once."""
         ...
 
     @property

@@ -50,6 +50,11 @@ class EncoderEngine(ABC, Generic[Item, Prepared, Payload]):
         return self._encoder.lanes
 
     @property
+    def express_lanes(self) -> int:
+        """How many more can be, of small calls."""
+        return self._encoder.express_lanes
+
+    @property
     def budget(self) -> int:
         """Tokens in a batch."""
         return self._description.max_batch_tokens

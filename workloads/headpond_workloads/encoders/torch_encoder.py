@@ -62,6 +62,7 @@ class TorchEncoder:
         self.weight_bytes = weights.bytes(dtype, None)
         self.batch_tokens = _BATCH_TOKENS[device.type]
         self.lanes = 1  # torch's own threads share the work of one batch
+        self.express_lanes = 0
         self.padded_tokens = 0
 
     def key(self, tokens: int) -> tuple[int, ...]:

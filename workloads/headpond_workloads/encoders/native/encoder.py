@@ -27,7 +27,7 @@ class NativeEncoder:
     """
 
     def __init__(self, weights: NativeWeights, *, lanes: int, weight_bytes: int) -> None:
-        """Make room for `lanes` batches at once.
+        """Make room for `lanes` batches at once, and one of a small call.
 
         Raises:
             MemoryError: There is not enough.
@@ -35,11 +35,11 @@ class NativeEncoder:
         self._native = library()
         self._weights = weights
         self._idle: SimpleQueue[int] = SimpleQueue()
-        self.lanes = lanes
+        self.lanes, self.express_lanes = lanes, 1
         self.weight_bytes = weight_bytes
         self.batch_tokens = BATCH_TOKENS
         self.padded_tokens = 0
-        for _ in range(lanes):
+        for _ in range(lanes + self.express_lanes):
             workspace = self._native.headpond_encoder(byref(weights.structure))
             if not workspace:
                 raise MemoryError("the encoder can't be allocated")

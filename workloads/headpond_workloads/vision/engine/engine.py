@@ -58,6 +58,7 @@ class VisionEngine:
         labels: The names of the outputs.
         max_pixels: The largest image that is decoded.
         lanes: Batches at once.
+        express_lanes: Batches of small calls beside these.
         budget: Images in a batch.
         symbols: What the model is, in the record's symbols.
         description: The answer to a `DescribeItem`.
@@ -68,6 +69,7 @@ class VisionEngine:
     labels: Labels
     max_pixels: int
     lanes: int
+    express_lanes: int
     budget: int
     symbols: Mapping[str, int]
     description: Description
