@@ -48,11 +48,12 @@ class ThreadsEngine(MeasuringEngine):
         super().__init__(lanes=lanes, express_lanes=express_lanes, on_run=on_run)
         self.threads: set[str] = set()
         self.plan_s = 0.0
+        self.costly = ""  # what texts begin with that take this long
 
     def plan(self, item: MeasuringItem, namespace: str) -> Plan[MeasuringItem]:
         self.threads.add(threading.current_thread().name.partition("_")[0])
         until = time.thread_time() + self.plan_s
-        while time.thread_time() < until:
+        while item.text.startswith(self.costly) and time.thread_time() < until:
             pass
         return super().plan(item, namespace)
 
@@ -260,3 +261,14 @@ async def test_cheap_plans_run_here_and_costly_ones_in_a_thread() -> None:
         for _ in range(5):
             await read(await served.submit("abc"))
         assert served.engine.threads == {"headpond-plan"}
+
+
+async def test_a_large_call_of_costly_plans_sends_no_cheap_one_to_a_thread() -> None:
+    async with serving() as served:
+        for _ in range(300):
+            await read(await served.submit("abc"))
+        served.engine.plan_s, served.engine.costly = 0.0005, "x"
+        await read(await served.submit(*["x"] * 500))
+        served.engine.threads.clear()
+        await read(await served.submit("abc"))
+        assert served.engine.threads == {"MainThread"}

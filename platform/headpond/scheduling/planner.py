@@ -33,8 +33,9 @@ class Planner:
 
     Never in the engine's thread: tokenizing a long prompt would hold up everybody's next
     step, and a refusal would wait for the step in progress. What is cheap is measured: the
-    most CPU time that planning one item took lately. The first plan goes to a thread. Plans
-    that may wait for others have threads apart.
+    most CPU time that planning one item took lately, in calls that were planned in one go:
+    a call of many items, long ones among them, does not send others to the threads. The first
+    plan goes to a thread. Plans that may wait for others have threads apart.
     """
 
     def __init__(self, intake: Intake, threads: int = 1) -> None:
@@ -46,7 +47,7 @@ class Planner:
         """
         self._intake = intake
         self._threads = threads
-        self._recent_s = math.inf
+        self._whole_s = self._part_s = math.inf
         self._pending = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headpond-plan")
         self._waiting = ThreadPoolExecutor(WAITING_MOST, thread_name_prefix="headpond-wait")
@@ -60,7 +61,7 @@ class Planner:
         """
         count = len(live.call.items)
         waits = any(map(may_wait, live.call.items))
-        if not waits and count * self._recent_s <= INLINE_MOST_S:
+        if not waits and count * self._whole_s <= INLINE_MOST_S:
             live.items = self._plan(live, 0, count)
             return
         if self._pending >= MOST_AT_ONCE:
@@ -93,7 +94,7 @@ class Planner:
 
     def _parts(self, done: int, count: int) -> Iterator[tuple[int, int]]:
         """Yield the next part of a call for each thread, of about `PART_S`."""
-        size = max(int(PART_S / self._recent_s), 1) if self._recent_s > 0.0 else count
+        size = max(int(PART_S / self._part_s), 1) if self._part_s > 0.0 else count
         for start in range(done, min(done + size * self._threads, count), size):
             yield start, min(start + size, count)
 
@@ -103,5 +104,11 @@ class Planner:
             return self._intake.plan(live, start, end)
         finally:
             spent = (time.thread_time() - began) / max(end - start, 1)
-            remembered = 0.0 if math.isinf(self._recent_s) else self._recent_s * _FORGET
-            self._recent_s = max(spent, remembered)
+            self._part_s = _remembered(self._part_s, spent)
+            if end - start == len(live.call.items):
+                self._whole_s = _remembered(self._whole_s, spent)
+
+
+def _remembered(recent_s: float, spent_s: float) -> float:
+    """Return the most that was spent lately, of what it was before and what is new."""
+    return max(spent_s, 0.0 if math.isinf(recent_s) else recent_s * _FORGET)
