@@ -44,6 +44,7 @@ def assemble(
     *,
     labels: int,
     device: str,
+    threads: int,
     cache: Path,
 ) -> Assembly:
     """Load a bundle's network and choose what computes it.
@@ -57,7 +58,7 @@ def assemble(
     if execution.architecture == "onnx":
         if execution.dtype != "float32" or runtime == "torch":
             raise BundleError("an ONNX file is computed by ONNX Runtime, in float32", param=_PARAM)
-        return _file(bundle, device, takes_pixels=options.takes_pixels)
+        return _file(bundle, device, threads, takes_pixels=options.takes_pixels)
     if runtime == "onnxruntime" and not plain:
         raise BundleError("networks are exported to ONNX for float32 on the CPU", param=_PARAM)
     network = load_network(bundle, labels, options.checkpoint, cache)
@@ -65,7 +66,7 @@ def assemble(
     size = preprocessing.size
     if runtime != "torch" and plain:
         path = exported(classifier, _digest(bundle.manifest), size.height, size.width, cache)
-        forward = OnnxForward(path, device=device, takes_pixels=True)
+        forward = OnnxForward(path, device=device, threads=threads, takes_pixels=True)
         _check_agreement(classifier, forward, (1, size.height, size.width, 3))
         return Assembly(forward=forward, weight_bytes=_weight_bytes(network))
     dtype: torch.dtype = getattr(torch, execution.dtype)
@@ -82,11 +83,11 @@ def _digest(manifest: Manifest) -> str:
     return sha256(parts.encode()).hexdigest()
 
 
-def _file(bundle: Bundle, device: str, *, takes_pixels: bool) -> Assembly:
+def _file(bundle: Bundle, device: str, threads: int, *, takes_pixels: bool) -> Assembly:
     path = bundle.files.get("model")
     if path is None:
         raise BundleError("architecture 'onnx' needs the artifact 'model'", param="artifacts")
-    forward = OnnxForward(path, device=device, takes_pixels=takes_pixels)
+    forward = OnnxForward(path, device=device, threads=threads, takes_pixels=takes_pixels)
     return Assembly(forward=forward, weight_bytes=path.stat().st_size)
 
 

@@ -45,6 +45,7 @@ def load(bundle: Bundle, settings: EngineSettings, *, cache: Path | None = None)
         preprocessing,
         labels=len(labels.names),
         device=settings.device,
+        threads=settings.threads,
         cache=cache if cache is not None else default_cache(),
     )
     _check_outputs(assembly, preprocessing, labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
@@ -28,14 +29,19 @@ _UNUSABLE = (
 
 
 class OnnxForward:
-    """A network computed by ONNX Runtime, each call in the caller's own thread."""
+    """A network computed by ONNX Runtime, each call in the caller's own thread.
 
-    def __init__(self, path: Path, *, device: str, takes_pixels: bool) -> None:
+    A call that comes while no other is computed has all threads: alone it takes half of the
+    time, beside others that would gain nothing. Results are the same to the bit.
+    """
+
+    def __init__(self, path: Path, *, device: str, threads: int, takes_pixels: bool) -> None:
         """Open a file.
 
         Args:
             path: The file.
             device: `cpu`, `cuda` or `cuda:<index>`.
+            threads: For a call that is alone.
             takes_pixels: Whether the network normalises by itself.
 
         Raises:
@@ -43,7 +49,11 @@ class OnnxForward:
                 ONNX Runtime can't run it here.
         """
         self.takes_pixels = takes_pixels
-        self._session = _session(path, device)
+        self._session = self._alone = _session(path, device, threads=1)
+        if threads > 1 and device == "cpu":
+            self._alone = _session(path, device, threads=threads)
+        self._lock = Lock()
+        self._running = 0
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1 or not outputs or inputs[0].type != "tensor(float)":
             raise BundleError("the ONNX file must have one input, of float32", param=_PARAM)
@@ -62,18 +72,26 @@ class OnnxForward:
         given = (
             np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if self._channels_first else images
         )
-        (logits,) = self._session.run([self._output], {self._input: given})
+        with self._lock:
+            session = self._session if self._running else self._alone
+            self._running += 1
+        try:
+            (logits,) = session.run([self._output], {self._input: given})
+        finally:
+            with self._lock:
+                self._running -= 1
         return np.asarray(logits, np.float32)
 
 
-def _session(path: Path, device: str) -> onnxruntime.InferenceSession:
+def _session(path: Path, device: str, *, threads: int) -> onnxruntime.InferenceSession:
     kind, _, index = device.partition(":")
     provider = _PROVIDERS[kind]
     if provider not in onnxruntime.get_available_providers():
         raise BundleError(f"this ONNX Runtime can't compute on {kind}", param="execution")
     options = onnxruntime.SessionOptions()
-    # Lanes run beside each other; a batch has one thread.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    # Its threads spin for the next operator, but not from one call to the next.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     settings = {"device_id": index} if index else {}
     try:
         return onnxruntime.InferenceSession(path, options, providers=[(provider, settings)])

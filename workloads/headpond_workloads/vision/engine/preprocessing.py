@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field, model_validator
+from torch.nn.functional import interpolate
 
 from headpond.bundle.manifest import Manifest
 from headpond_workloads.vision.engine.section import Section, read_section
@@ -25,6 +27,12 @@ _FILTERS = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
+
+_SAME_IN_TORCH = ("bilinear", "bicubic")
+"""Filters that torch has too, antialiased as Pillow does it and four times as fast."""
+
+_MOST_SPARE = 4
+"""Up to so many times the crop's pixels it is quicker to resize all of a picture with torch."""
 
 
 class Size(Section):
@@ -95,20 +103,33 @@ class Preprocessing(Section):
     def pixels(self, picture: Image.Image) -> Pixels:
         """Resize and crop a picture of mode `RGB`.
 
-        Only what the crop needs is computed, however long the picture is. The result is that
-        of resizing all of it and cropping, but for rounding between rows and columns.
+        However long the picture is, not much more is computed than what the crop needs. The
+        result is that of Pillow's resizing all of it and cropping, but for rounding between
+        rows and columns.
         """
         height, width = self.size.height, self.size.width
         across, down = self._resized(picture.width, picture.height)
         left, top = self._offset(across - width), self._offset(down - height)
+        # Where rows and columns shrink alike it does not matter which are resized first.
+        alike = self.shortest_edge is not None and self.interpolation in _SAME_IN_TORCH
+        if alike and across * down <= _MOST_SPARE * height * width:
+            resized = self._resize(picture, across, down)
+            return resized[top : top + height, left : left + width]
         box = (
             left * picture.width / across,
             top * picture.height / down,
             (left + width) * picture.width / across,
             (top + height) * picture.height / down,
         )
-        resized = picture.resize((width, height), _FILTERS[self.interpolation], box=box)
-        return np.asarray(resized)
+        cropped = picture.resize((width, height), _FILTERS[self.interpolation], box=box)
+        return np.asarray(cropped)
+
+    def _resize(self, picture: Image.Image, across: int, down: int) -> Pixels:
+        whole = torch.from_numpy(np.array(picture)).permute(2, 0, 1).unsqueeze(0)
+        size = (down, across)
+        (resized,) = interpolate(whole, size=size, mode=self.interpolation, antialias=True)
+        pixels: Pixels = resized.permute(1, 2, 0).numpy()
+        return pixels
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         """Return width and height after resizing, before the crop."""
