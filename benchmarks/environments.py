@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -103,6 +104,11 @@ def _unpack_deb(package: str, folder: Path) -> None:
         subprocess.run(["dpkg", "-x", str(file), str(folder)], check=True)
 
 
+def libpython_folder() -> str:
+    """Return where this Python's own library is, which PyTriton's server links to."""
+    return str(sysconfig.get_config_var("LIBDIR"))
+
+
 def vllm_preload() -> str:
     """Return the libraries that vLLM's CPU guide has preloaded for speed."""
     allocator = next((VLLM.folder / "debian").rglob("libtcmalloc_minimal.so.4"))
@@ -127,6 +133,14 @@ TRANSFORMERS = Environment(
         f"transformers[serving]=={version('transformers')}",
         "accelerate",
         "openai",
+    ),
+)
+PYTRITON = Environment(
+    name="pytriton",
+    requirements=(
+        "nvidia-pytriton==0.7.0",
+        f"onnxruntime=={version('onnxruntime')}",
+        f"pillow=={version('pillow')}",
     ),
 )
 INFINITY = Environment(

@@ -2,7 +2,7 @@
 
 Photos of 640x480 and of 8 megapixels come from scikit-image's, cut and scaled. LitServe runs
 the same network in two workers of one thread, with Pillow and torchvision: as TorchScript, and
-by ONNX Runtime as we do.
+by ONNX Runtime as we do; so does PyTriton in two instances, asked by its own protocol.
 
     make bench SUBJECT=vision
 """
@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import struct
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from environments import PYTRITON, libpython_folder
 from formed import HERE, Contender, Run, Scenario, document, headpond, rounds, started
 from harness import Server, machine, versions, write_results
 from load import Target
@@ -63,6 +65,35 @@ def _target(port: int, path: str):  # type: ignore[no-untyped-def]
     return target
 
 
+def _triton_target(port: int):  # type: ignore[no-untyped-def]
+    def target(item: object) -> Target:
+        image = item if isinstance(item, bytes) else b""
+        data = struct.pack("<I", len(image)) + image
+        given = {
+            "name": "image",
+            "shape": [1, 1],
+            "datatype": "BYTES",
+            "parameters": {"binary_data_size": len(data)},
+        }
+        outputs = [{"name": "classes"}, {"name": "scores"}]
+        head = json.dumps({"inputs": [given], "outputs": outputs}).encode()
+        return Target(
+            port=port,
+            path="/v2/models/vision/infer",
+            body=head + data,
+            content_type="application/octet-stream",
+            headers={"Inference-Header-Content-Length": str(len(head))},
+        )
+
+    return target
+
+
+def triton_best(body: bytes) -> object:
+    """Return the indices of the five best classes."""
+    outputs = json.loads(body)["outputs"]
+    return next(each["data"] for each in outputs if each["name"] == "classes")
+
+
 def ours_best(body: bytes) -> object:
     """Return the indices of the five best classes."""
     return [each["index"] for each in json.loads(body)["data"][0]["classes"]]
@@ -107,8 +138,11 @@ def contenders(folder: Path, peers: Sequence[str]) -> list[Contender]:
             settings=f"headpond up; threads: 2, bundle: {BUNDLE}",
         )
     ]
-    networks = write_networks(folder) if "litserve" in peers else {}
-    for port, (runtime, path) in enumerate(networks.items(), start=8321):
+    networks = write_networks(folder) if peers else {}
+    if "pytriton" in peers:
+        found.append(_pytriton(8330, networks["onnx"]))
+    served = networks if "litserve" in peers else {}
+    for port, (runtime, path) in enumerate(served.items(), start=8321):
         command = [sys.executable, str(HERE / "peers/litserve_vision.py"), str(port), str(path)]
         name = f"litserve, {runtime}"
         found.append(
@@ -123,6 +157,24 @@ def contenders(folder: Path, peers: Sequence[str]) -> list[Contender]:
             )
         )
     return found
+
+
+def _pytriton(port: int, graph: Path) -> Contender:
+    command = [PYTRITON.python, str(HERE / "peers/pytriton_vision.py"), str(port), str(graph)]
+    server = Server(
+        name="pytriton",
+        command=command,
+        port=port,
+        ready_path="/v2/models/vision/ready",
+        env={"LD_LIBRARY_PATH": libpython_folder()},
+    )
+    return Contender(
+        name="pytriton, onnx",
+        server=server,
+        target=_triton_target(port),
+        read=triton_best,
+        settings="two instances of one thread, max_batch_size 8, no delay, onnx",
+    )
 
 
 def scenarios(size: int) -> list[Scenario]:
@@ -148,15 +200,23 @@ def quality(run: Run, reference: str) -> Mapping[str, str]:
     }
 
 
+def _peer_versions(peers: Sequence[str]) -> dict[str, str]:
+    if "pytriton" not in peers:
+        return {}
+    return {"peer nvidia-pytriton": PYTRITON.version("nvidia-pytriton")}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", type=int, default=320, help="photos of a scenario")
-    parser.add_argument("--peers", default="litserve")
+    parser.add_argument("--peers", default="litserve,pytriton")
     parser.add_argument("--subject", default="vision", help="name of the results file")
     options = parser.parse_args()
     before = machine()
     peers = [name for name in options.peers.split(",") if name]
+    if "pytriton" in peers:
+        PYTRITON.ensure()
     run = Run()
     with tempfile.TemporaryDirectory() as folder:
         chosen = contenders(Path(folder), peers)
@@ -169,8 +229,9 @@ def main() -> None:
             chosen,
             before=before,
             rounds=options.rounds,
-            versions=versions("torch", "torchvision", "onnxruntime", "pillow", "ray", "litserve"),
-            quality=quality(run, "litserve, torch" if peers else "headpond"),
+            versions=versions("torch", "torchvision", "onnxruntime", "pillow", "ray", "litserve")
+            | _peer_versions(peers),
+            quality=quality(run, "litserve, torch" if "litserve" in peers else "headpond"),
         ),
     )
     print(path)

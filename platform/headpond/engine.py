@@ -200,10 +200,10 @@ class FormedEngine(Planning[Item_contra, Prepared], Protocol[Item_contra, Prepar
 
     @property
     def express_lanes(self) -> int:
-        """How many more batches it can run beside these, of small calls only.
+        """How many more batches it can run beside these: as many, or none.
 
-        They share the device with large calls instead of waiting for them. 0 where batches
-        would only get into each other's way.
+        Then small calls have lanes of their own, and share the device with large ones instead
+        of waiting for them. 0 where batches would only get into each other's way.
         """
         ...
 

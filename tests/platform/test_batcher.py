@@ -42,7 +42,6 @@ class Bench:
         *,
         budget: int = 100,
         state_bytes: int = 10_000,
-        lanes: int = 1,
         max_items: int | None = None,
         max_wait_s: float | None = None,
         queue_limit: int = 10_000,
@@ -56,7 +55,6 @@ class Bench:
             state,
             budget=budget,
             state_bytes=state_bytes,
-            lanes=lanes,
             max_items=max_items,
             max_wait_s=max_wait_s,
         )
@@ -91,8 +89,8 @@ class Bench:
         self._take([delivery] if delivery is not None else [])
         return live
 
-    def form(self, *, express: bool = False) -> Batch | None:
-        batch = self.batcher.form(self.clock(), express=express)
+    def form(self, small: bool | None = None) -> Batch | None:
+        batch = self.batcher.form(self.clock(), small)
         self._take(self.batcher.collect(self.clock()))
         return batch
 
@@ -288,7 +286,7 @@ def test_aborting_ends_calls_that_wait_run_or_are_to_be_run_again() -> None:
 
 
 def test_state_bounds_what_runs_at_once() -> None:
-    bench = Bench(budget=100, state_bytes=150, lanes=3)
+    bench = Bench(budget=100, state_bytes=150)
     for _ in range(4):
         bench.submit(text(50))
     first, second = bench.form(), bench.form()
@@ -304,49 +302,52 @@ def test_state_bounds_what_runs_at_once() -> None:
     bench.check_clean()
 
 
-class TestExpressLane:
-    def test_takes_small_calls_while_large_ones_hold_the_others(self) -> None:
+class TestLanesOfTheirOwn:
+    def test_small_calls_take_one_batch_at_most(self) -> None:
         bench = Bench(budget=100)
-        bench.submit(*[text(60)] * 5)
-        assert bench.form() is not None
-        assert bench.form(express=True) is None
-        small, single = bench.submit(text(30), text(30)), bench.submit(text(150))
-        for call in (small, single):
-            batch = bench.form(express=True)
+        large = bench.submit(*[text(60)] * 2)
+        small = [bench.submit(text(30), text(30)), bench.submit(text(150))]
+        for call in small:
+            batch = bench.form(small=True)
             assert batch is not None
             assert {item.call for item in batch.items} == {call}
-            bench.finish(batch)
-
-    def test_fills_its_batch_with_small_calls_only(self) -> None:
-        bench = Bench(budget=100)
-        bench.submit(*[text(40)] * 5)
-        assert bench.form() is not None
-        calls = [bench.submit(text(20)) for _ in range(3)]
-        batch = bench.form(express=True)
+        assert bench.form(small=True) is None
+        batch = bench.form(small=False)
         assert batch is not None
-        assert [item.call for item in batch.items] == calls
+        assert [item.call for item in batch.items] == [large]
 
-    def test_is_not_needed_while_small_calls_hold_the_others(self) -> None:
+    def test_neither_takes_others_along(self) -> None:
         bench = Bench(budget=100)
-        for _ in range(2):
-            bench.submit(text(80))
-        assert bench.form() is not None
-        assert not bench.batcher.small_waits
-        assert bench.form(express=True) is None
+        large = bench.submit(*[text(40)] * 5)
+        small = [bench.submit(text(20)) for _ in range(3)]
+        batch = bench.form(small=True)
+        assert batch is not None
+        assert [item.call for item in batch.items] == small
+        batch = bench.form(small=False)
+        assert batch is not None
+        assert [item.call for item in batch.items] == [large] * 2
 
-    def test_works_instead_of_another_lane(self) -> None:
-        bench = Bench(budget=100, lanes=2)
-        bench.submit(*[text(80)] * 5)
-        first, second = bench.form(), bench.form()
-        bench.submit(text(10))
-        express = bench.form(express=True)
-        assert first is not None
-        assert second is not None
-        assert express is not None
-        bench.finish(first)
-        assert bench.form() is None
-        bench.finish(express)
-        assert bench.form() is not None
+    def test_a_large_call_has_its_turns_among_any_number_of_small_ones(self) -> None:
+        bench = Bench(budget=100)
+        large = bench.submit(*[text(100)] * 5)
+        for _ in range(12):
+            bench.submit(text(100))
+            for small in (True, False):
+                if (batch := bench.form(small)) is not None:
+                    bench.finish(batch)
+        assert bench.lengths(large) == [100] * 5
+
+    def test_a_batch_that_failed_is_halved_on_its_own_lanes(self) -> None:
+        bench = Bench(budget=100)
+        calls = [bench.submit(text(10)), bench.submit(text(10, trouble="run"))]
+        batch = bench.form(small=True)
+        assert batch is not None
+        bench.finish(batch)
+        assert bench.form(small=False) is None
+        while (batch := bench.form(small=True)) is not None:
+            bench.finish(batch)
+        assert bench.lengths(calls[0]) == [10]
+        bench.check_clean()
 
 
 def test_what_could_never_fit_is_refused() -> None:
@@ -444,13 +445,13 @@ Offer = tuple[list[int], str, Priority, str, str | None]
 
 @given(OFFERS, st.integers(1, 3), st.booleans())
 def test_whatever_comes_every_call_ends_once_and_nothing_is_held(
-    offers: list[Offer], lanes: int, express: bool
+    offers: list[Offer], lanes: int, apart: bool
 ) -> None:
-    bench = Bench(budget=100, state_bytes=200, lanes=lanes)
+    bench = Bench(budget=100, state_bytes=200)
     running: list[Batch] = []
 
     def work() -> bool:
-        batch = (bench.form(express=True) if express else None) or bench.form()
+        batch = bench.form(small=True) or bench.form(small=False) if apart else bench.form()
         if batch is not None:
             assert len({item.plan.key for item in batch.items}) == 1
             assert batch.units <= 100 or len(batch.items) == 1

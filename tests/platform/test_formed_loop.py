@@ -173,7 +173,7 @@ async def test_a_small_call_waits_for_no_large_one() -> None:
 
 
 async def test_many_small_calls_keep_every_lane_busy() -> None:
-    async with serving(lanes=2, express_lanes=1, batches=0) as served:
+    async with serving(lanes=2, express_lanes=2, batches=0) as served:
         answers = [await served.submit("a" * 80) for _ in range(8)]
         await served.until(lambda: served.gate.running == 2)
         served.gate.may_run.release(10)

@@ -8,9 +8,9 @@ have a batch each.
   batch, then whoever may, so that buckets fill up. An item that is larger than the budget
   goes alone.
 - Calls of thousands of items share with small ones: see `FairQueue`. So a small call waits
-  for the batches under way, and for one batch at most; where an engine has an express lane,
-  which takes nothing else, not even for these. A large one waits for all that others get
-  before its last item, and is refused when that takes longer than it may.
+  for the batches under way, and for one batch at most; where an engine has lanes for small
+  calls alone, not even for these. A large one waits for all that others get before its last
+  item, and is refused when that takes longer than it may.
 - A batch that raises is run again by halves, until one item fails alone.
 - A call whose time is up ends, unless all that is left of it is being computed.
 """
@@ -73,7 +73,6 @@ class Batcher:
         *,
         budget: int,
         state_bytes: int,
-        lanes: int = 1,
         max_items: int | None = None,
         max_wait_s: float | None = None,
         tenant_weights: Mapping[str, float] = MappingProxyType({}),
@@ -85,7 +84,6 @@ class Batcher:
             state: The record's state, bound to the bundle.
             budget: Units along the axis that the engine wants in a batch.
             state_bytes: The budget of what all batches under way hold.
-            lanes: How many batches keep the engine busy.
             max_items: The most items in a batch; None for what the budget allows.
             max_wait_s: Calls that would wait longer are refused; None as the record says.
             tenant_weights: Weights of tenants that don't weigh 1.
@@ -98,7 +96,6 @@ class Batcher:
         self._axis = record.batching.axis
         self._budget = min(budget, record.batching.budget)
         self._max_items = max_items
-        self._lanes = lanes
         self._units = record.units_by_name
         self._device_phase = next(p.name for p in record.phases if p.kind is PhaseKind.DEVICE)
         self._state = state
@@ -130,15 +127,12 @@ class Batcher:
         """Items that are being computed."""
         return sum(len(batch.items) for batch in self._running)
 
-    @property
-    def waits(self) -> bool:
-        """Whether something waits that a lane may take."""
-        return len(self._running) < self._lanes and bool(self._again or len(self.queue))
-
-    @property
-    def small_waits(self) -> bool:
-        """Whether something waits that an express lane may take."""
-        return self._small_bucket() is not None
+    def waits(self, small: bool | None) -> bool:
+        """Say whether something waits that such a lane may take; see `form`."""
+        if small is None:
+            return bool(self._again or len(self.queue))
+        again = any(batch.small is small for batch in self._again)
+        return again or self._bucket(small) is not None
 
     def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
         """Let all items of a call wait, or refuse it without a trace.
@@ -162,13 +156,13 @@ class Batcher:
         for call in list(self.calls):
             self._end(call, error)
 
-    def form(self, now_s: float, *, express: bool = False) -> Batch | None:
+    def form(self, now_s: float, small: bool | None = None) -> Batch | None:
         """End what is dead, then take out the next batch.
 
         Args:
             now_s: When.
-            express: For a lane of small calls only. It begins while large calls hold the
-                others; then one of these stands still until it has ended.
+            small: For a lane of small calls only, or of large ones only; None for any. Turns
+                are kept among large calls; small ones may come before theirs.
 
         Returns:
             What to run; None when nothing waits for this lane.
@@ -177,10 +171,7 @@ class Batcher:
             late = isinstance(error, DeadlineExceeded)
             if not (late and all(item.stage is not Stage.WAITING for item in call.items)):
                 self._end(call, error)
-        if express:
-            batch = self._next_small()
-        else:
-            batch = self._next() if len(self._running) < self._lanes else None
+        batch = self._next_again(small) or self._next(small)
         if batch is None:
             return None
         if not self._running:
@@ -247,39 +238,35 @@ class Batcher:
             )
         self.queue.append([item.waiting for item in items if item.waiting is not None])
 
-    def _next(self) -> Batch | None:
-        if self._again:
-            return self._next_again()
+    def _next(self, small: bool | None) -> Batch | None:
         batch = Batch()
-        leader = self.queue.take(lambda item: self._reserve(item, batch))
+        if small:
+            if (bucket := self._bucket(small=True)) is not None:
+                self._fill(batch, bucket)
+            return batch if batch.items else None
+
+        def fits(item: Item) -> bool:
+            return not (small is False and item.call.small) and self._reserve(item, batch)
+
+        leader = self.queue.take(fits)
         if leader is None:
             return None
         self._enter(leader, batch)
         key = leader.plan.key
         while (
-            item := self.queue.take(
-                lambda each: each.plan.key == key and self._reserve(each, batch)
-            )
+            item := self.queue.take(lambda each: each.plan.key == key and fits(each))
         ) is not None:
             self._enter(item, batch)
-        for small in (True, False):
-            self._fill(batch, Bucket(small, key))
+        if small is None:
+            self._fill(batch, Bucket(True, key))
+        self._fill(batch, Bucket(False, key))
         return batch
 
-    def _next_small(self) -> Batch | None:
-        bucket = self._small_bucket()
-        if bucket is None:
-            return None
-        batch = Batch()
-        self._fill(batch, bucket)
-        return batch if batch.items else None
-
-    def _small_bucket(self) -> Bucket | None:
-        """Return what an express lane may take from; None when there is nothing, or no need."""
+    def _bucket(self, small: bool) -> Bucket | None:
+        """Return the bucket that small calls, or large ones, have waited in longest."""
         for bucket in self.queue.buckets:
-            if isinstance(bucket, Bucket) and bucket.small:
-                busy = sum(batch.small for batch in self._running)
-                return bucket if busy < self._lanes else None
+            if isinstance(bucket, Bucket) and bucket.small is small:
+                return bucket
         return None
 
     def _fill(self, batch: Batch, bucket: Bucket) -> None:
@@ -289,14 +276,14 @@ class Batcher:
         ) is not None:
             self._enter(item, batch)
 
-    def _next_again(self) -> Batch | None:
-        batch = self._again[0]
-        needed = sum(map(self._bytes, batch.items))
-        if needed > self.ledger.free_bytes:
+    def _next_again(self, small: bool | None) -> Batch | None:
+        batch = next((each for each in self._again if small in (None, each.small)), None)
+        if batch is None or sum(map(self._bytes, batch.items)) > self.ledger.free_bytes:
             return None
         for item in batch.items:
             self.ledger.reserve(item, self._bytes(item))
-        return self._again.popleft()
+        self._again.remove(batch)
+        return batch
 
     def _reserve(self, item: Item, batch: Batch) -> bool:
         """Say whether an item fits into a batch, and if so reserve its state."""
@@ -375,4 +362,3 @@ class Batcher:
     def _bytes(self, item: Item) -> int:
         shape = item.plan.shape
         return self._state.request_bytes(shape, shape[self._axis])
-

@@ -1,7 +1,7 @@
 """The lanes of an engine: threads that form a batch, run it and form the next.
 
-Express lanes, where an engine has them, take small calls only, while large ones hold the
-others: a batch that runs can't be stopped, but the system shares the cores between threads.
+Where an engine has express lanes these take small calls, and the others large ones: a batch
+that runs can't be stopped, but the system shares the cores between threads.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from headpond.scheduling.worker import Deliver, refuse_unready
 from headpond.units import Work
 
 GIVEN_WAY = 10
-"""How much nicer lanes are where small calls have lanes of their own.
+"""How much nicer lanes of large calls are, where small ones have lanes of their own.
 
-The event loop and express lanes then get a core at once. A lane alone still has all of it, and
-in the long run lanes get a tenth of what others want who would leave them nothing over.
+The event loop and express lanes then get a core at once. A lane that has a core for itself
+still has all of it, and one that has not gets a tenth at least.
 """
 
 Engine = FormedEngine[Any, Any, object]
@@ -65,8 +65,9 @@ class Lanes:
         self._stuck_after_s = stuck_after_s
         self._deliver = deliver
         self._ended = ended
-        lock = threading.Lock()
-        self._lock, self._express = threading.Condition(lock), threading.Condition(lock)
+        self._lock = threading.Lock()
+        kinds = (True, False) if engine.express_lanes else (None,)
+        self._work = {small: threading.Condition(self._lock) for small in kinds}
         self._threads = [
             threading.Thread(
                 target=self._run, args=(lane,), name=f"headpond-lane-{lane}", daemon=True
@@ -110,7 +111,8 @@ class Lanes:
             self.check_ready(now_s)
             delivery = self._batcher.offer(call, now_s)
             if delivery is None:
-                self._call_lane()
+                small = call.small if self._engine.express_lanes else None
+                self._work[small].notify(len(call.items))
             return delivery
 
     def feed(self, call: LiveCall, payload: object, units: int) -> None:
@@ -130,13 +132,13 @@ class Lanes:
         """Take no more calls; the lanes end when nothing waits any more."""
         with self._lock:
             self._stopping = True
-            self._wake_all()
+            self._wake(everybody=True)
 
     def abort(self, error: HeadpondError) -> None:
         """End every call with `error`; what is being computed is thrown away."""
         with self._lock:
             self._batcher.abort(error)
-            self._wake_all()
+            self._wake(everybody=True)
 
     def join(self, timeout_s: float) -> None:
         """Block until every lane has ended, but no longer than `timeout_s`."""
@@ -184,7 +186,7 @@ class Lanes:
         return (self._busy_s(now_s) or 0.0) > self._stuck_after_s
 
     def _run(self, lane: int) -> None:
-        if self._engine.express_lanes and lane < self._engine.lanes:
+        if self._small(lane) is False:
             _give_way()
         try:
             while True:
@@ -199,26 +201,26 @@ class Lanes:
             with self._lock:
                 self._left -= 1
                 last = not self._left
-                self._wake_all()
+                self._wake(everybody=True)
             if last:
                 self._ended()
 
     def _take(self, lane: int) -> tuple[Batch | None, Sequence[Delivery], bool]:
         """Sleep until there is a batch, something to deliver, or no more to do."""
-        express = lane >= self._engine.lanes
+        small = self._small(lane)
         with self._lock:
             while True:
                 now_s = self._clock()
-                batch = self._batcher.form(now_s, express=express)
+                batch = self._batcher.form(now_s, small)
                 deliveries = self._batcher.collect(now_s)
                 over = self._stopping and not self._batcher.calls
                 if batch is not None:
                     self._busy_since[lane] = now_s
-                    self._call_lane()
+                    self._wake()
                 if batch is not None or deliveries or over:
                     return batch, deliveries, over
                 # Woken by new calls, by a batch that gave back its state, and at the end.
-                (self._express if express else self._lock).wait()
+                self._work[small].wait()
 
     def _compute(self, lane: int, batch: Batch) -> None:
         results = attempt(self._results, batch)
@@ -227,28 +229,19 @@ class Lanes:
             self._batcher.advance(batch, results, now_s)
             del self._busy_since[lane]
             deliveries = self._batcher.collect(now_s)
-            if self._stopping:
-                self._wake_all()
-            else:
-                self._call_lane()
+            self._wake(everybody=self._stopping)
         if deliveries:
             self._deliver(deliveries)
 
-    def _call_lane(self) -> None:
-        """Wake a lane for what waits, if there is one; when it has its batch, it calls another.
+    def _small(self, lane: int) -> bool | None:
+        """Say whether a lane is for small calls or for large ones; None for any."""
+        return lane >= self._engine.lanes if self._engine.express_lanes else None
 
-        Small calls go to express lanes first: the others give way to all other threads.
-        """
-        express = range(self._engine.lanes, len(self._threads))
-        idle = not all(map(self._busy_since.__contains__, express))
-        if idle and self._batcher.small_waits:
-            self._express.notify()
-        elif self._batcher.waits:
-            self._lock.notify()
-
-    def _wake_all(self) -> None:
-        self._lock.notify_all()
-        self._express.notify_all()
+    def _wake(self, *, everybody: bool = False) -> None:
+        """Wake the lanes that something waits for."""
+        for small, work in self._work.items():
+            if everybody or self._batcher.waits(small):
+                work.notify_all()
 
     def _results(self, batch: Batch) -> Sequence[Outcome[object]]:
         results = self._engine.run([item.plan for item in batch.items])
@@ -258,9 +251,7 @@ class Lanes:
 
 
 def _give_way() -> None:
-    """Let this thread's work wait for that of all other threads, where the system can do that."""
+    """Let this thread make room for all others, where the system can do that."""
     thread = threading.get_native_id()
     with suppress(OSError, AttributeError):  # Linux has priorities of threads, others don't
-        os.setpriority(
-            os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + GIVEN_WAY
-        )
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + GIVEN_WAY)

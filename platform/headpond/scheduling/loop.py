@@ -320,7 +320,6 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
                 state,
                 budget=formed.budget,
                 state_bytes=state_bytes,
-                lanes=formed.lanes,
                 max_items=max_slots,
                 max_wait_s=max_wait_s,
                 tenant_weights=tenant_weights,

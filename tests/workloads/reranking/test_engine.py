@@ -311,6 +311,7 @@ class Recorder:
     """An encoder whose vectors say nothing, and that counts what it is given."""
 
     lanes = 1
+    express_lanes = 0
     weight_bytes = 0
     batch_tokens = 64
     padded_tokens = 0

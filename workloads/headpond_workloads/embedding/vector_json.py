@@ -1,9 +1,6 @@
-"""Vectors as JSON; for the dialects only, as clients have neither numpy nor orjson."""
+"""Vectors as JSON."""
 
 from __future__ import annotations
-
-import numpy as np
-import orjson
 
 
 def row_json(row: bytes) -> str:
@@ -12,5 +9,9 @@ def row_json(row: bytes) -> str:
     An answer is written on the event loop, so that what it takes is what others wait: of a
     thousand numbers, 0.03 ms.
     """
+    # The record, which leads here, is read where neither is installed.
+    import numpy as np  # noqa: PLC0415
+    import orjson  # noqa: PLC0415
+
     numbers = np.frombuffer(row, "<f4").astype(np.float32, copy=False)
     return orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY).decode("ascii")

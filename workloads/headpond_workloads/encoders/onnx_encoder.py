@@ -63,7 +63,7 @@ class OnnxEncoder:
             raise BundleError(
                 f"the graph's vectors have {values} values, not {hidden}", param=_PARAM
             )
-        self.lanes, self.express_lanes = lanes, 1 if device.type == "cpu" else 0
+        self.lanes, self.express_lanes = lanes, lanes if device.type == "cpu" else 0
         self.weight_bytes = path.stat().st_size
         self.batch_tokens = _BATCH_TOKENS
         self._lock = Lock()

@@ -27,7 +27,7 @@ class NativeEncoder:
     """
 
     def __init__(self, weights: NativeWeights, *, lanes: int, weight_bytes: int) -> None:
-        """Make room for `lanes` batches at once, and one of a small call.
+        """Make room for `lanes` batches at once, and as many of small calls.
 
         Raises:
             MemoryError: There is not enough.
@@ -35,7 +35,7 @@ class NativeEncoder:
         self._native = library()
         self._weights = weights
         self._idle: SimpleQueue[int] = SimpleQueue()
-        self.lanes, self.express_lanes = lanes, 1
+        self.lanes = self.express_lanes = lanes
         self.weight_bytes = weight_bytes
         self.batch_tokens = BATCH_TOKENS
         self.padded_tokens = 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from headpond.engine import Immediate, Json, Outcome, Plan
 from headpond.errors import EngineFailed, InvalidRequest
+from headpond_workloads.vision.engine.company import Company
 from headpond_workloads.vision.engine.decoder import decode
 from headpond_workloads.vision.engine.fixtures import image_of_fixture, observation
 from headpond_workloads.vision.engine.forward import Floats, Forward
@@ -62,6 +63,7 @@ class VisionEngine:
         budget: Images in a batch.
         symbols: What the model is, in the record's symbols.
         description: The answer to a `DescribeItem`.
+        company: What it works on at the moment.
     """
 
     forward: Forward
@@ -73,6 +75,7 @@ class VisionEngine:
     budget: int
     symbols: Mapping[str, int]
     description: Description
+    company: Company = field(default_factory=Company)
 
     def plan(self, item: VisionItem, namespace: str) -> Plan[Prepared]:
         """Decode and preprocess an image, or check a tensor.
@@ -87,7 +90,8 @@ class VisionEngine:
         if isinstance(item, TensorItem):
             return self._plan(self._given(item, choice))
         try:
-            prepared = self._decoded(item.data, choice, item.param)
+            with self.company.join():
+                prepared = self._decoded(item.data, choice, item.param)
             return self._plan(replace(prepared, labelled=item.labelled))
         except InvalidRequest as error:
             if not item.optional:
@@ -96,7 +100,9 @@ class VisionEngine:
 
     def run(self, batch: Sequence[Plan[Prepared]]) -> Sequence[Outcome[Payload]]:
         """Compute a batch in one forward; an image whose outputs are not finite fails alone."""
-        logits = self.forward(self._stacked(batch))
+        with self.company.join() as alone:
+            # Beside others, more threads for one would only take them away from another.
+            logits = self.forward(self._stacked(batch), alone=alone)
         return [self._outcome(plan.prepared, row) for plan, row in zip(batch, logits, strict=True)]
 
     def tallies(self) -> Mapping[str, int]:

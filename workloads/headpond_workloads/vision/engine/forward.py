@@ -25,8 +25,13 @@ class Forward(Protocol):
         """The most images it takes at once, if that is fixed."""
         ...
 
-    def __call__(self, images: Floats) -> Floats:
-        """Compute logits `(images, labels)` of `(images, height, width, 3)`."""
+    def __call__(self, images: Floats, *, alone: bool = False) -> Floats:
+        """Compute logits `(images, labels)` of `(images, height, width, 3)`.
+
+        Args:
+            images: The batch.
+            alone: Whether nothing else goes on, so that more threads than one would help.
+        """
         ...
 
 
@@ -64,8 +69,9 @@ class TorchForward:
         self._classifier = classifier.to(device).to(memory_format=torch.channels_last).eval()
         self._device = device
 
-    def __call__(self, images: Floats) -> Floats:
+    def __call__(self, images: Floats, *, alone: bool = False) -> Floats:
         """Compute logits `(images, labels)` of pixels `(images, height, width, 3)`."""
+        del alone  # torch has one thread for each call, or a GPU
         with torch.inference_mode():
             logits: Tensor = self._classifier(torch.from_numpy(images).to(self._device))
             return np.asarray(logits.cpu().numpy())

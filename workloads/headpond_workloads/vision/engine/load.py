@@ -57,7 +57,7 @@ def load(bundle: Bundle, settings: EngineSettings, *, cache: Path | None = None)
         labels=labels,
         max_pixels=max_pixels,
         lanes=settings.threads if device == "cpu" else 1,
-        express_lanes=1 if device == "cpu" else 0,
+        express_lanes=settings.threads if device == "cpu" else 0,
         budget=budget,
         symbols={
             "labels": len(labels.names),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
@@ -29,10 +28,9 @@ _UNUSABLE = (
 
 
 class OnnxForward:
-    """A network computed by ONNX Runtime, each call in the caller's own thread.
+    """A network computed by ONNX Runtime: in the caller's own thread, or on all threads.
 
-    A call that comes while no other is computed has all threads: alone it takes half of the
-    time, beside others that would gain nothing. Results are the same to the bit.
+    Results are the same to the bit.
     """
 
     def __init__(self, path: Path, *, device: str, threads: int, takes_pixels: bool) -> None:
@@ -41,7 +39,7 @@ class OnnxForward:
         Args:
             path: The file.
             device: `cpu`, `cuda` or `cuda:<index>`.
-            threads: For a call that is alone.
+            threads: Of a call that is alone.
             takes_pixels: Whether the network normalises by itself.
 
         Raises:
@@ -52,8 +50,6 @@ class OnnxForward:
         self._session = self._alone = _session(path, device, threads=1)
         if threads > 1 and device == "cpu":
             self._alone = _session(path, device, threads=threads)
-        self._lock = Lock()
-        self._running = 0
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1 or not outputs or inputs[0].type != "tensor(float)":
             raise BundleError("the ONNX file must have one input, of float32", param=_PARAM)
@@ -67,19 +63,13 @@ class OnnxForward:
             raise BundleError("the ONNX file must take one image, or any number", param=_PARAM)
         self.max_batch = 1 if shape[0] == 1 else None
 
-    def __call__(self, images: Floats) -> Floats:
+    def __call__(self, images: Floats, *, alone: bool = False) -> Floats:
         """Compute logits `(images, labels)` of `(images, height, width, 3)`."""
         given = (
             np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if self._channels_first else images
         )
-        with self._lock:
-            session = self._session if self._running else self._alone
-            self._running += 1
-        try:
-            (logits,) = session.run([self._output], {self._input: given})
-        finally:
-            with self._lock:
-                self._running -= 1
+        session = self._alone if alone else self._session
+        (logits,) = session.run([self._output], {self._input: given})
         return np.asarray(logits, np.float32)
 
 
