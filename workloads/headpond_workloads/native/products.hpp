@@ -115,25 +115,31 @@ inline __m512 load_f16(const uint8_t* at) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
-constexpr int AHEAD = 2048;  // bytes that weights are asked for before they are needed
+constexpr int AHEAD = 4096;  // bytes that weights are asked for before they are needed
 
-// Add `steps` steps of `MR` rows and of 32 columns to `sum`. Two vectors of 16 columns lie at
-// `left` and `right`, and those of the next step `pace` bytes further.
-template <int MR, bool BF16>
-inline void sum_floats(const uint8_t* left, const uint8_t* right, size_t pace, const uint8_t* rows,
-                       size_t stride, int steps, __m512 (&sum)[MR][2]) {
-  for (int step = 0; step < steps; ++step, left += pace, right += pace, rows += 4) {
-    _mm_prefetch(reinterpret_cast<const char*>(left + AHEAD), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(right + AHEAD), _MM_HINT_T0);
-    const __m512i first = _mm512_loadu_si512(left), second = _mm512_loadu_si512(right);
+inline void prefetch(const uint8_t* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+}
+
+// Add `steps` steps of `MR` rows and of `NR` vectors of 16 columns to `sum`. The vectors lie at
+// `at`, and those of the next step `pace` bytes further; as far as that from `soon` on, memory
+// is asked for.
+template <int MR, int NR, bool BF16>
+inline void sum_floats(const uint8_t* const (&at)[NR], const uint8_t* const (&soon)[NR], size_t pace,
+                       const uint8_t* rows, size_t stride, int steps, __m512 (&sum)[MR][NR]) {
+  for (size_t to = 0, end = pace * steps; to < end; to += pace, rows += 4) {
+    __m512i weights[NR];
+    for (int n = 0; n < NR; ++n) {
+      prefetch(soon[n] + to);
+      weights[n] = _mm512_loadu_si512(at[n] + to);
+    }
     for (int m = 0; m < MR; ++m) {
       const __m512i value = broadcast4(rows + m * stride);
-      if constexpr (BF16) {
-        sum[m][0] = _mm512_dpbf16_ps(sum[m][0], __m512bh(first), __m512bh(value));
-        sum[m][1] = _mm512_dpbf16_ps(sum[m][1], __m512bh(second), __m512bh(value));
-      } else {
-        sum[m][0] = _mm512_fmadd_ps(__m512(first), __m512(value), sum[m][0]);
-        sum[m][1] = _mm512_fmadd_ps(__m512(second), __m512(value), sum[m][1]);
+      for (int n = 0; n < NR; ++n) {
+        if constexpr (BF16)
+          sum[m][n] = _mm512_dpbf16_ps(sum[m][n], __m512bh(weights[n]), __m512bh(value));
+        else
+          sum[m][n] = _mm512_fmadd_ps(__m512(weights[n]), __m512(value), sum[m][n]);
       }
     }
   }
@@ -149,8 +155,8 @@ inline void sum_int8(const Matrix& w, int tile, const Rows& in, int row, __m512 
     for (int m = 0; m < MR; ++m)
       whole[m][0] = whole[m][1] = _mm512_set1_epi32(in.shifts[size_t(row + m) * in.groups + group]);
     for (int step = 0; step < GROUP / 4; ++step, at += 128, rows += 4) {
-      _mm_prefetch(reinterpret_cast<const char*>(at + AHEAD), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(at + AHEAD + 64), _MM_HINT_T0);
+      prefetch(at + AHEAD);
+      prefetch(at + AHEAD + 64);
       const __m512i left = _mm512_loadu_si512(at), right = _mm512_loadu_si512(at + 64);
       for (int m = 0; m < MR; ++m) {
         const __m512i value = broadcast4(rows + m * in.stride);
@@ -183,8 +189,8 @@ inline void sum_int4(const Matrix& w, int tile, const Rows& in, int row, __m512 
     for (int m = 0; m < MR; ++m) whole[m][0] = whole[m][1] = _mm512_setzero_si512();
     for (int step = group * (GROUP / 8); step < (group + 1) * (GROUP / 8); ++step) {
       const uint8_t* at = packed + size_t(step) * 128;
-      _mm_prefetch(reinterpret_cast<const char*>(at + AHEAD), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(at + AHEAD + 64), _MM_HINT_T0);
+      prefetch(at + AHEAD);
+      prefetch(at + AHEAD + 64);
       for (int half = 0; half < 2; ++half) {
         const __m512i both = _mm512_loadu_si512(at + 64 * half);
         const __m512i first = _mm512_and_si512(both, low);
@@ -224,8 +230,9 @@ inline void multiply_rows(const Matrix& w, int tile, const Rows& in, int row, fl
     constexpr bool bf16 = F == Format::bf16;
     const uint8_t* packed = w.packed + tile_bytes(F, w.depth) * tile;
     for (int m = 0; m < MR; ++m) sum[m][0] = sum[m][1] = _mm512_setzero_ps();
-    sum_floats<MR, bf16>(packed, packed + 64, 128, in.values + in.stride * row, in.stride,
-                         bf16 ? w.depth / 2 : w.depth, sum);
+    sum_floats<MR, 2, bf16>({packed, packed + 64}, {packed + AHEAD, packed + AHEAD + 64}, 128,
+                            in.values + in.stride * row, in.stride, bf16 ? w.depth / 2 : w.depth,
+                            sum);
   }
   for (int half = 0; half < 2; ++half) {
     const int column = tile * TILE + half * 16, left = w.columns - column;

@@ -6,6 +6,7 @@
 // it goes from there is the kernel's to decide.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -74,6 +75,11 @@ class Team {
       }
     }
   }
+
+  // So many of `count` tasks of about the same size, but at most `most`, are dealt out at once:
+  // neighbours lie next to each other in memory, and a thread that gets several asks for the
+  // next one's while it computes the one before.
+  int grain(int count, int most) const { return std::clamp(count / (3 * size_), 1, most); }
 
   // Deal `count` tasks out in runs of `grain`, first come first served, and wait for all. So a
   // thread that loses its core to another process holds up the others by one run at most.

@@ -39,22 +39,43 @@ struct Cache {
 inline void put_token(const Cache& cache, uint8_t* piece, int token, const float* key,
                       const float* value) {
   const int lane = token % KEYS, width = cache.width;
+  uint8_t* keys = piece + lane * 4;
   if (cache.bf16) {
-    auto* keys = reinterpret_cast<uint16_t*>(piece);
-    auto* values = reinterpret_cast<uint16_t*>(piece + cache.half_bytes());
-    for (int d = 0; d < width; ++d) {
-      keys[(size_t(d / 2) * KEYS + lane) * 2 + d % 2] = to_bf16(key[d]);
-      values[(size_t(lane / 2) * width + d) * 2 + lane % 2] = to_bf16(value[d]);
+    // Two tokens' values share a word: only this one's half of it is written.
+    uint8_t* values = piece + cache.half_bytes() + size_t(lane / 2) * width * 4;
+    const __mmask32 half = lane % 2 ? 0xAAAAAAAA : 0x55555555;
+    for (int d = 0; d < width; d += 16) {
+      const __m256i pairs = __m256i(_mm512_cvtneps_pbh(_mm512_loadu_ps(key + d)));
+      alignas(32) uint32_t pair[8];
+      _mm256_store_si256(reinterpret_cast<__m256i*>(pair), pairs);
+      for (int at = 0; at < 8; ++at) std::memcpy(keys + (d / 2 + at) * KEYS * 4, pair + at, 4);
+      __m512i wide =
+          _mm512_cvtepu16_epi32(__m256i(_mm512_cvtneps_pbh(_mm512_loadu_ps(value + d))));
+      if (lane % 2) wide = _mm512_slli_epi32(wide, 16);
+      _mm512_mask_storeu_epi16(values + d * 4, half, wide);
     }
   } else {
-    auto* keys = reinterpret_cast<float*>(piece);
-    auto* values = reinterpret_cast<float*>(piece + cache.half_bytes());
-    for (int d = 0; d < width; ++d) {
-      keys[size_t(d) * KEYS + lane] = key[d];
-      values[size_t(lane) * width + d] = value[d];
-    }
+    for (int d = 0; d < width; ++d) std::memcpy(keys + d * KEYS * 4, key + d, 4);
+    std::memcpy(piece + cache.half_bytes() + size_t(lane) * width * 4, value, size_t(width) * 4);
   }
 }
+
+// The block table of one sequence for one layer and one head.
+struct Keys {
+  const Cache& cache;
+  int layer, head;
+  const int32_t* blocks;
+  int last;  // the last token that is there
+
+  // Where the pieces of a run lie. Beyond the last token lies no block: its piece stands in, as
+  // its keys are masked.
+  void find(int first, const uint8_t* (&pieces)[PIECES]) const {
+    for (int piece = 0; piece < PIECES; ++piece) {
+      const int token = std::min(first + piece * KEYS, last);
+      pieces[piece] = cache.piece(layer, blocks[token / cache.block_tokens], token, head);
+    }
+  }
+};
 
 // One task: some query rows of one KV head and one sequence.
 struct Query {
@@ -64,128 +85,148 @@ struct Query {
   float* const* out;         // [count]: where each row's `width` results go
 };
 
+// So many vectors are summed at once for so few rows that more are needed to keep the
+// processor's pipes full.
+constexpr int vectors(int rows) { return rows <= 6 ? 4 : 2; }
+
+// The products of a run's keys with the query's rows. Memory of the run at `soon` is asked for.
 template <int MR, bool BF16>
-inline void scores(const Cache& cache, const uint8_t* const (&pieces)[PIECES], const uint8_t* rows,
-                   float (*to)[RUN]) {
+inline void scores(const Cache& cache, const uint8_t* const (&pieces)[PIECES],
+                   const uint8_t* const (&soon)[PIECES], const uint8_t* rows, float (*to)[RUN]) {
+  constexpr int NR = vectors(MR);
   const size_t stride = cache.width * (BF16 ? 2 : 4);
-  for (int pair = 0; pair < PIECES; pair += 2) {
-    __m512 sum[MR][2];
-    for (int m = 0; m < MR; ++m) sum[m][0] = sum[m][1] = _mm512_setzero_ps();
-    sum_floats<MR, BF16>(pieces[pair], pieces[pair + 1], 64, rows, stride,
-                         BF16 ? cache.width / 2 : cache.width, sum);
+  for (int first = 0; first < PIECES; first += NR) {
+    const uint8_t *at[NR], *next[NR];
+    __m512 sum[MR][NR];
+    for (int n = 0; n < NR; ++n) {
+      at[n] = pieces[first + n];
+      next[n] = soon[first + n];
+      for (int m = 0; m < MR; ++m) sum[m][n] = _mm512_setzero_ps();
+    }
+    sum_floats<MR, NR, BF16>(at, next, 64, rows, stride, BF16 ? cache.width / 2 : cache.width,
+                             sum);
     for (int m = 0; m < MR; ++m)
-      for (int half = 0; half < 2; ++half)
-        _mm512_storeu_ps(to[m] + (pair + half) * KEYS, sum[m][half]);
+      for (int n = 0; n < NR; ++n) _mm512_storeu_ps(to[m] + (first + n) * KEYS, sum[m][n]);
   }
 }
 
-template <int MR, bool BF16>
+// Shrink sums, and add a run's values to them by their weights.
+template <int MR, int NR, bool BF16>
 inline void add_values(const Cache& cache, const uint8_t* const (&pieces)[PIECES],
-                       const uint8_t* weights, const float* shrink, float* sums) {
+                       const uint8_t* const (&soon)[PIECES], const uint8_t* weights,
+                       const float* shrink, float* sums) {
   constexpr size_t bytes = BF16 ? 2 : 4;
-  for (int d = 0; d < cache.width; d += TILE) {
-    __m512 sum[MR][2];
+  for (int d = 0; d < cache.width; d += 16 * NR) {
+    __m512 sum[MR][NR];
     for (int m = 0; m < MR; ++m)
-      for (int half = 0; half < 2; ++half)
-        sum[m][half] = _mm512_mul_ps(_mm512_loadu_ps(sums + m * cache.width + d + 16 * half),
-                                     _mm512_set1_ps(shrink[m]));
+      for (int n = 0; n < NR; ++n)
+        sum[m][n] = _mm512_mul_ps(_mm512_loadu_ps(sums + m * cache.width + d + 16 * n),
+                                  _mm512_set1_ps(shrink[m]));
     for (int piece = 0; piece < PIECES; ++piece) {
-      const uint8_t* values = pieces[piece] + cache.half_bytes() + size_t(d) * 4;
-      sum_floats<MR, BF16>(values, values + 64, size_t(cache.width) * 4,
-                           weights + piece * KEYS * bytes, RUN * bytes, BF16 ? KEYS / 2 : KEYS,
-                           sum);
+      const uint8_t *at[NR], *next[NR];
+      for (int n = 0; n < NR; ++n) {
+        const size_t offset = cache.half_bytes() + size_t(d + 16 * n) * 4;
+        at[n] = pieces[piece] + offset;
+        next[n] = soon[piece] + offset;
+      }
+      sum_floats<MR, NR, BF16>(at, next, size_t(cache.width) * 4, weights + piece * KEYS * bytes,
+                               RUN * bytes, BF16 ? KEYS / 2 : KEYS, sum);
     }
     for (int m = 0; m < MR; ++m)
-      for (int half = 0; half < 2; ++half)
-        _mm512_storeu_ps(sums + m * cache.width + d + 16 * half, sum[m][half]);
+      for (int n = 0; n < NR; ++n)
+        _mm512_storeu_ps(sums + m * cache.width + d + 16 * n, sum[m][n]);
   }
 }
 
-// Turn one row's scores of a run into weights; returns by how much earlier sums shrink.
+// One row's softmax as far as it has come.
+struct Softmax {
+  float most = std::numeric_limits<float>::lowest();  // the greatest score, in powers of two
+  __m512 total = _mm512_setzero_ps();                 // of the weights, by lane
+};
+
+// Turn one row's scores of a run into weights; returns by how much earlier sums shrink. The
+// total counts weights as they are rounded.
 template <bool BF16>
-inline float weigh(float* score, int first, int position, int window, float scaling, float& most,
-                   __m512& total, uint8_t* weights) {
+inline float weigh(const float* score, int first, int position, int window, float scaling,
+                   Softmax& softmax, uint8_t* weights) {
+  const int oldest = window > 0 ? position - window + 1 : 0;
+  const bool all = first + RUN - 1 <= position && first >= oldest;
   const __m512i lanes =
       _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512 never = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  const int oldest = window > 0 ? position - window + 1 : 0;
-  __m512 value[PIECES], highest = never;
+  __m512 value[PIECES], highest = _mm512_set1_ps(softmax.most);
   for (int piece = 0; piece < PIECES; ++piece) {
-    const __m512i at = _mm512_add_epi32(_mm512_set1_epi32(first + piece * KEYS), lanes);
-    const __mmask16 seen = _mm512_cmple_epi32_mask(at, _mm512_set1_epi32(position)) &
-                           _mm512_cmpge_epi32_mask(at, _mm512_set1_epi32(oldest));
-    value[piece] = _mm512_mask_mul_ps(never, seen, _mm512_loadu_ps(score + piece * KEYS),
-                                      _mm512_set1_ps(scaling));
+    value[piece] = _mm512_mul_ps(_mm512_loadu_ps(score + piece * KEYS), _mm512_set1_ps(scaling));
+    if (!all) {
+      const __m512i at = _mm512_add_epi32(_mm512_set1_epi32(first + piece * KEYS), lanes);
+      const __mmask16 seen = _mm512_cmple_epi32_mask(at, _mm512_set1_epi32(position)) &
+                             _mm512_cmpge_epi32_mask(at, _mm512_set1_epi32(oldest));
+      value[piece] = _mm512_mask_mov_ps(never, seen, value[piece]);
+    }
     highest = _mm512_max_ps(highest, value[piece]);
   }
-  const float before = most;
-  most = std::max(most, _mm512_reduce_max_ps(highest));
-  const bool none = most == -std::numeric_limits<float>::infinity();
-  const float shrink = before == most || none ? 1.0f : std::exp(before - most);
-  total = _mm512_mul_ps(total, _mm512_set1_ps(shrink));
+  const float most = _mm512_reduce_max_ps(highest);
+  const __m512 shrink = exp2_ps(_mm512_set1_ps(softmax.most - most));
+  __m512 total = _mm512_mul_ps(softmax.total, shrink);
   for (int piece = 0; piece < PIECES; ++piece) {
-    const __mmask16 seen = _mm512_cmp_ps_mask(value[piece], never, _CMP_NEQ_UQ);
-    const __m512 weight = _mm512_maskz_mov_ps(
-        seen, exp_ps(_mm512_sub_ps(value[piece], _mm512_set1_ps(none ? 0.0f : most))));
+    const __m512 weight = exp2_ps(_mm512_sub_ps(value[piece], _mm512_set1_ps(most)));
     if constexpr (BF16) {
-      // The total counts what is summed, rounded weights.
-      const __m256bh rounded = _mm512_cvtneps_pbh(weight);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights) + piece, __m256i(rounded));
-      total = _mm512_add_ps(total, _mm512_castsi512_ps(_mm512_slli_epi32(
-                                       _mm512_cvtepu16_epi32(__m256i(rounded)), 16)));
+      const __m256i rounded = __m256i(_mm512_cvtneps_pbh(weight));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights) + piece, rounded);
+      total = _mm512_add_ps(
+          total, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16)));
     } else {
       _mm512_storeu_ps(reinterpret_cast<float*>(weights) + piece * KEYS, weight);
       total = _mm512_add_ps(total, weight);
     }
   }
-  return shrink;
+  softmax = {most, total};
+  return _mm512_cvtss_f32(shrink);
 }
 
 template <int MR, bool BF16>
-inline void attend_rows(const Cache& cache, int layer, int head, const int32_t* blocks,
-                        const Query& query, float scaling, int window) {
+inline void attend_rows(const Keys& keys, const Query& query, float scaling, int window,
+                        const Keys* after) {
+  const Cache& cache = keys.cache;
   alignas(64) float score[MR][RUN];
   alignas(64) uint8_t weights[MR][RUN * (BF16 ? 2 : 4)];
   alignas(64) float sums[MR * 256];
-  float most[MR], shrink[MR];
-  __m512 total[MR];
-  int last = 0, oldest = std::numeric_limits<int>::max();
-  for (int m = 0; m < MR; ++m) {
-    most[m] = -std::numeric_limits<float>::infinity();
-    total[m] = _mm512_setzero_ps();
-    last = std::max(last, query.positions[m]);
-    oldest = std::min(oldest, query.positions[m] - window + 1);
-  }
+  float shrink[MR];
+  Softmax softmax[MR];
+  int oldest = std::numeric_limits<int>::max();
+  for (int m = 0; m < MR; ++m) oldest = std::min(oldest, query.positions[m] - window + 1);
   std::fill(sums, sums + MR * cache.width, 0.0f);
   const int begin = window > 0 && oldest > 0 ? oldest / RUN * RUN : 0;
-  for (int first = begin; first <= last; first += RUN) {
-    const uint8_t* pieces[PIECES];
-    for (int piece = 0; piece < PIECES; ++piece) {
-      // Beyond the last token lies no block; the masked keys may then be any.
-      const int token = std::min(first + piece * KEYS, last);
-      pieces[piece] = cache.piece(layer, blocks[token / cache.block_tokens], token, head);
-    }
-    scores<MR, BF16>(cache, pieces, query.rows, score);
+  const uint8_t *pieces[PIECES], *soon[PIECES];
+  keys.find(begin, soon);
+  for (int first = begin; first <= keys.last; first += RUN) {
+    std::copy(soon, soon + PIECES, pieces);
+    if (first + RUN <= keys.last) keys.find(first + RUN, soon);
+    else if (after) after->find(0, soon);
+    scores<MR, BF16>(cache, pieces, soon, query.rows, score);
     for (int m = 0; m < MR; ++m)
-      shrink[m] = weigh<BF16>(score[m], first, query.positions[m], window, scaling, most[m],
-                              total[m], weights[m]);
-    add_values<MR, BF16>(cache, pieces, weights[0], shrink, sums);
+      shrink[m] = weigh<BF16>(score[m], first, query.positions[m], window, scaling, softmax[m],
+                              weights[m]);
+    if (vectors(MR) == 4 && cache.width % 64 == 0)
+      add_values<MR, vectors(MR), BF16>(cache, pieces, soon, weights[0], shrink, sums);
+    else
+      add_values<MR, 2, BF16>(cache, pieces, soon, weights[0], shrink, sums);
   }
   for (int m = 0; m < MR; ++m) {
-    const __m512 inverse = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(total[m]));
+    const __m512 inverse = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(softmax[m].total));
     for (int d = 0; d < cache.width; d += 16)
       _mm512_storeu_ps(query.out[m] + d,
                        _mm512_mul_ps(_mm512_loadu_ps(sums + m * cache.width + d), inverse));
   }
 }
 
+// Compute the rows of `query` over `keys`. What this thread will probably attend to next, if
+// known, is `after`.
 template <bool BF16, int MR = HEADS>
-inline void attend(const Cache& cache, int layer, int head, const int32_t* blocks,
-                   const Query& query, float scaling, int window) {
-  if (query.count == MR)
-    return attend_rows<MR, BF16>(cache, layer, head, blocks, query, scaling, window);
-  if constexpr (MR > 1)
-    attend<BF16, MR - 1>(cache, layer, head, blocks, query, scaling, window);
+inline void attend(const Keys& keys, const Query& query, float scaling, int window,
+                   const Keys* after) {
+  if (query.count == MR) return attend_rows<MR, BF16>(keys, query, scaling, window, after);
+  if constexpr (MR > 1) attend<BF16, MR - 1>(keys, query, scaling, window, after);
 }
 
 }  // namespace headpond

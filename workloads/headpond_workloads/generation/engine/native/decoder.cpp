@@ -65,6 +65,9 @@ struct Adapter {
   int32_t rank;          // the greatest
 };
 
+constexpr int TILES = 16;  // of one product, at most so many are dealt out at once
+constexpr int FEW = 32;    // rows
+
 class Decoder {
  public:
   Decoder(const Model& model, int threads) : model_(model), team_(threads) {}
@@ -139,8 +142,11 @@ class Decoder {
       const Layer& layer = model_.layer[at];
       norm_all(layer.attention_norm, rows, layer.qkv);
       multiply_all(layer.qkv, at, QKV, inner_, hidden, rows, wide_, qkv, false);
-      team_.deal(rows, 1, [&](int row) { turn(step, layer, at, row, wide_ + size_t(row) * qkv); });
-      team_.deal(int(tasks_.size()), 1, [&](int task) { attend_task(step, layer, at, tasks_[task]); });
+      // Neighbours' keys share lines of memory.
+      team_.deal(rows, team_.grain(rows, KEYS),
+                 [&](int row) { turn(step, layer, at, row, wide_ + size_t(row) * qkv); });
+      const int tasks = int(tasks_.size());
+      team_.deal(tasks, team_.grain(tasks, 4), [&](int task) { attend_task(step, layer, at, task); });
       const Rows input = input_for(layer.output);
       team_.deal(rows, 4, [&](int row) {
         put_row(layer.output.format, inner_ + size_t(row) * attended, attended, input, row);
@@ -169,7 +175,7 @@ class Decoder {
            model_.hidden, to);
       put_row(model_.head.format, to, model_.hidden, input, at);
     });
-    team_.deal(model_.head.tiles(), 4, [&](int tile) {
+    team_.deal(model_.head.tiles(), TILES, [&](int tile) {
       multiply(model_.head, tile, input, step.wanted, step.logits, model_.vocabulary, false);
     });
   }
@@ -194,7 +200,10 @@ class Decoder {
   void multiply_all(const Matrix& w, int layer, Product product, const float* source,
                     size_t source_stride, int rows, float* out, size_t stride, bool add) {
     const Rows input = input_for(w);
-    team_.deal(w.tiles(), 1, [&](int tile) { multiply(w, tile, input, rows, out, stride, add); });
+    // With many rows a tile takes so long that its neighbour's memory does not matter.
+    const int grain = rows > FEW ? 1 : team_.grain(w.tiles(), TILES);
+    team_.deal(w.tiles(), grain,
+               [&](int tile) { multiply(w, tile, input, rows, out, stride, add); });
     for (const Segment& segment : segments_) {
       const LowRank& low = segment.adapter->layer[layer * 4 + product];
       if (low.down.columns == 0) continue;
@@ -277,14 +286,23 @@ class Decoder {
     const int half = model_.width / 2;
     const float* cosines = model_.cosines + size_t(position) * half;
     const float* sines = model_.sines + size_t(position) * half;
-    for (int at = 0; at < half; ++at) {
-      const float left = values[at], right = values[at + half];
-      values[at] = left * cosines[at] - right * sines[at];
-      values[at + half] = right * cosines[at] + left * sines[at];
+    for (int at = 0; at < half; at += 16) {
+      const __m512 left = _mm512_loadu_ps(values + at), right = _mm512_loadu_ps(values + half + at);
+      const __m512 cosine = _mm512_loadu_ps(cosines + at), sine = _mm512_loadu_ps(sines + at);
+      _mm512_storeu_ps(values + at, _mm512_fmsub_ps(left, cosine, _mm512_mul_ps(right, sine)));
+      _mm512_storeu_ps(values + half + at,
+                       _mm512_fmadd_ps(right, cosine, _mm512_mul_ps(left, sine)));
     }
   }
 
-  void attend_task(const Step& step, const Layer& layer, int at, const Task& task) {
+  Keys keys_of(const Step& step, int layer, const Task& task) const {
+    const Span& span = step.span[task.span];
+    const int last = position_[span.row + (task.first + task.count - 1) / shared()];
+    return {model_.cache, layer, task.head, span.blocks, last};
+  }
+
+  void attend_task(const Step& step, const Layer& layer, int at, int which) {
+    const Task& task = tasks_[which];
     const Span& span = step.span[task.span];
     const int width = model_.width;
     int32_t positions[HEADS];
@@ -299,10 +317,11 @@ class Decoder {
         (size_t(task.head) * position_.size() + span.row) * shared() + task.first;
     const Query query{query_ + first * width * model_.cache.value_bytes(), task.count, positions,
                       out};
-    if (model_.cache.bf16)
-      attend<true>(model_.cache, at, task.head, span.blocks, query, model_.scaling, layer.window);
-    else
-      attend<false>(model_.cache, at, task.head, span.blocks, query, model_.scaling, layer.window);
+    const float scaling = model_.scaling * 1.44269504f;  // weights are powers of two
+    const bool ends = which + 1 == int(tasks_.size());
+    const Keys keys = keys_of(step, at, task), after = keys_of(step, at, tasks_[which + !ends]);
+    if (model_.cache.bf16) attend<true>(keys, query, scaling, layer.window, &after);
+    else attend<false>(keys, query, scaling, layer.window, &after);
   }
 
   // gate := silu(gate) * up
