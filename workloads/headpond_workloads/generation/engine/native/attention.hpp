@@ -4,6 +4,8 @@
 // with 16 tokens as columns and the head's width as depth, values the other way round. New rows
 // see their own keys and all before. Every row goes over the keys in the same runs of 64 from
 // position 0, so its result depends neither on the chunk it is part of nor on its neighbours.
+// Sequences whose first blocks are the same go over those together, row by row in the same
+// order as alone.
 #pragma once
 
 #include <limits>
@@ -77,12 +79,11 @@ struct Keys {
   }
 };
 
-// One task: some query rows of one KV head and one sequence.
+// Query rows of one KV head.
 struct Query {
   const uint8_t* rows;       // [count, width] in the cache's format
   int count;                 // at most HEADS
   const int32_t* positions;  // [count]
-  float* const* out;         // [count]: where each row's `width` results go
 };
 
 // So many vectors are summed at once for so few rows that more are needed to keep the
@@ -184,25 +185,32 @@ inline float weigh(const float* score, int first, int position, int window, floa
   return _mm512_cvtss_f32(shrink);
 }
 
+// What has been attended to so far by each row of a query.
+struct Partial {
+  Softmax softmax[HEADS];
+  alignas(64) float sums[HEADS * 256];
+
+  void clear(int values) { std::fill(sums, sums + values, 0.0f); }
+};
+
 template <int MR, bool BF16>
-inline void attend_rows(const Keys& keys, const Query& query, float scaling, int window,
-                        const Keys* after) {
+inline void attend_rows(const Keys& keys, const Query& query, int begin, int end, float scaling,
+                        int window, const Keys& after, Partial& to, int at) {
   const Cache& cache = keys.cache;
+  const int values = MR * cache.width;
+  alignas(64) float sums[MR * 256];
+  Softmax softmax[MR];
+  std::copy(to.softmax + at, to.softmax + at + MR, softmax);
+  std::copy_n(to.sums + size_t(at) * cache.width, values, sums);
   alignas(64) float score[MR][RUN];
   alignas(64) uint8_t weights[MR][RUN * (BF16 ? 2 : 4)];
-  alignas(64) float sums[MR * 256];
   float shrink[MR];
-  Softmax softmax[MR];
-  int oldest = std::numeric_limits<int>::max();
-  for (int m = 0; m < MR; ++m) oldest = std::min(oldest, query.positions[m] - window + 1);
-  std::fill(sums, sums + MR * cache.width, 0.0f);
-  const int begin = window > 0 && oldest > 0 ? oldest / RUN * RUN : 0;
   const uint8_t *pieces[PIECES], *soon[PIECES];
   keys.find(begin, soon);
-  for (int first = begin; first <= keys.last; first += RUN) {
+  for (int first = begin; first < end; first += RUN) {
     std::copy(soon, soon + PIECES, pieces);
-    if (first + RUN <= keys.last) keys.find(first + RUN, soon);
-    else if (after) after->find(0, soon);
+    if (first + RUN < end) keys.find(first + RUN, soon);
+    else after.find(0, soon);
     scores<MR, BF16>(cache, pieces, soon, query.rows, score);
     for (int m = 0; m < MR; ++m)
       shrink[m] = weigh<BF16>(score[m], first, query.positions[m], window, scaling, softmax[m],
@@ -212,21 +220,26 @@ inline void attend_rows(const Keys& keys, const Query& query, float scaling, int
     else
       add_values<MR, 2, BF16>(cache, pieces, soon, weights[0], shrink, sums);
   }
-  for (int m = 0; m < MR; ++m) {
-    const __m512 inverse = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(softmax[m].total));
-    for (int d = 0; d < cache.width; d += 16)
-      _mm512_storeu_ps(query.out[m] + d,
-                       _mm512_mul_ps(_mm512_loadu_ps(sums + m * cache.width + d), inverse));
-  }
+  std::copy(softmax, softmax + MR, to.softmax + at);
+  std::copy_n(sums, values, to.sums + size_t(at) * cache.width);
 }
 
-// Compute the rows of `query` over `keys`. What this thread will probably attend to next, if
-// known, is `after`.
+// Add the keys from `begin`, a multiple of RUN, to before `end` to what the rows of `query` have
+// attended to; these are the rows from `at` on in `to`. What this thread will probably attend to next is `after`.
 template <bool BF16, int MR = HEADS>
-inline void attend(const Keys& keys, const Query& query, float scaling, int window,
-                   const Keys* after) {
-  if (query.count == MR) return attend_rows<MR, BF16>(keys, query, scaling, window, after);
-  if constexpr (MR > 1) attend<BF16, MR - 1>(keys, query, scaling, window, after);
+inline void attend(const Keys& keys, const Query& query, int begin, int end, float scaling,
+                   int window, const Keys& after, Partial& to, int at) {
+  if (query.count == MR)
+    return attend_rows<MR, BF16>(keys, query, begin, end, scaling, window, after, to, at);
+  if constexpr (MR > 1)
+    attend<BF16, MR - 1>(keys, query, begin, end, scaling, window, after, to, at);
+}
+
+// The `width` results of one row.
+inline void put_attended(const Softmax& softmax, const float* sums, int width, float* out) {
+  const __m512 inverse = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(softmax.total));
+  for (int d = 0; d < width; d += 16)
+    _mm512_storeu_ps(out + d, _mm512_mul_ps(_mm512_loadu_ps(sums + d), inverse));
 }
 
 }  // namespace headpond

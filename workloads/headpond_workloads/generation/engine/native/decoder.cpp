@@ -90,6 +90,8 @@ class Decoder {
   };
   struct Task {
     int span, head, first, count;  // query rows of one KV head, counted over the span's rows
+    int spans;   // whose rows they are: of several, all, and `first` is 0
+    int common;  // so many first tokens are the same ones for all
   };
 
   int shared() const { return model_.heads / model_.kv_heads; }
@@ -112,6 +114,7 @@ class Decoder {
     tasks_.clear();
     segments_.clear();
     for (int at = 0; at < step.spans; ++at) prepare_span(step.span[at], at);
+    for (int at = 0; at < step.spans;) at += prepare_tasks(step.span, step.spans, at);
     int rank = 0;
     for (const Segment& segment : segments_) rank = std::max(rank, segment.adapter->rank);
     if (rank) low_ = low_buffer_.get(rows * rank);
@@ -122,15 +125,38 @@ class Decoder {
       position_[span.row + row] = span.start + row;
       span_of_[span.row + row] = at;
     }
-    for (int first = 0, all = span.count * shared(); first < all; first += HEADS)
-      for (int head = 0; head < model_.kv_heads; ++head)
-        tasks_.push_back({at, head, first, std::min(HEADS, all - first)});
     if (span.adapter < 0) return;
     const Adapter* adapter = &adapters_[span.adapter];
     if (!segments_.empty() && segments_.back().adapter == adapter)
       segments_.back().count += span.count;
     else
       segments_.push_back({adapter, span.row, span.count});
+  }
+
+  // Cut the attention of a span into tasks, and of those after it that share its first blocks
+  // and fit into the same tasks; returns how many these are.
+  int prepare_tasks(const Span* spans, int count, int at) {
+    const int rows = spans[at].count * shared();
+    int together = 1, common = 0;
+    for (; at + together < count && rows * (together + 1) <= HEADS; ++together) {
+      const Span& next = spans[at + together];
+      const int same = next.count == spans[at].count ? common_tokens(spans[at], next) : 0;
+      if (same == 0) break;
+      common = together == 1 ? same : std::min(common, same);
+    }
+    const int all = rows * together;
+    for (int first = 0; first < all; first += HEADS)
+      for (int head = 0; head < model_.kv_heads; ++head)
+        tasks_.push_back({at, head, first, std::min(HEADS, all - first), together, common});
+    return together;
+  }
+
+  // How many first tokens lie in the same blocks for both, in whole runs, and before this step.
+  int common_tokens(const Span& left, const Span& right) const {
+    const int most = std::min(left.start, right.start) / model_.cache.block_tokens;
+    int blocks = 0;
+    while (blocks < most && left.blocks[blocks] == right.blocks[blocks]) ++blocks;
+    return blocks * model_.cache.block_tokens / RUN * RUN;
   }
 
   void compute(const Step& step) {
@@ -295,33 +321,49 @@ class Decoder {
     }
   }
 
-  Keys keys_of(const Step& step, int layer, const Task& task) const {
-    const Span& span = step.span[task.span];
-    const int last = position_[span.row + (task.first + task.count - 1) / shared()];
-    return {model_.cache, layer, task.head, span.blocks, last};
+  Keys keys_of(const Step& step, int layer, int head, int span, int last_row) const {
+    return {model_.cache, layer, head, step.span[span].blocks, position_[last_row]};
   }
 
   void attend_task(const Step& step, const Layer& layer, int at, int which) {
     const Task& task = tasks_[which];
-    const Span& span = step.span[task.span];
-    const int width = model_.width;
-    int32_t positions[HEADS];
-    float* out[HEADS];
-    for (int m = 0; m < task.count; ++m) {
-      const int row = span.row + (task.first + m) / shared();
-      const int head = task.head * shared() + (task.first + m) % shared();
-      positions[m] = position_[row];
-      out[m] = inner_ + (size_t(row) * model_.heads + head) * width;
-    }
-    const size_t first =
-        (size_t(task.head) * position_.size() + span.row) * shared() + task.first;
-    const Query query{query_ + first * width * model_.cache.value_bytes(), task.count, positions,
-                      out};
+    const Task& next = tasks_[std::min(which + 1, int(tasks_.size()) - 1)];
+    const Keys after = keys_of(step, at, next.head, next.span, step.span[next.span].row);
+    if (model_.cache.bf16) attend_spans<true>(step, layer.window, at, task, after);
+    else attend_spans<false>(step, layer.window, at, task, after);
+  }
+
+  template <bool BF16>
+  void attend_spans(const Step& step, int window, int at, const Task& task, const Keys& after) {
+    const int width = model_.width, first_row = step.span[task.span].row;
     const float scaling = model_.scaling * 1.44269504f;  // weights are powers of two
-    const bool ends = which + 1 == int(tasks_.size());
-    const Keys keys = keys_of(step, at, task), after = keys_of(step, at, tasks_[which + !ends]);
-    if (model_.cache.bf16) attend<true>(keys, query, scaling, layer.window, &after);
-    else attend<false>(keys, query, scaling, layer.window, &after);
+    const size_t base = (size_t(task.head) * position_.size() + first_row) * shared() + task.first;
+    const uint8_t* queries = query_ + base * width * model_.cache.value_bytes();
+    int32_t positions[HEADS], oldest = std::numeric_limits<int32_t>::max();
+    for (int m = 0; m < task.count; ++m) {
+      positions[m] = position_[first_row + (task.first + m) / shared()];
+      oldest = std::min(oldest, positions[m] - window + 1);
+    }
+    const int begin = window > 0 && oldest > 0 ? oldest / RUN * RUN : 0;
+    Partial partial;
+    partial.clear(task.count * width);
+    auto add = [&](int span, int m, int count, int from, int end) {
+      const Query query{queries + size_t(m) * width * model_.cache.value_bytes(), count,
+                        positions + m};
+      const int last_row = first_row + (task.first + m + count - 1) / shared();
+      const Keys keys = keys_of(step, at, task.head, span, last_row);
+      attend<BF16>(keys, query, from, end, scaling, window, after, partial, m);
+    };
+    if (task.common > begin) add(task.span, 0, task.count, begin, task.common);
+    const int count = task.count / task.spans, from = std::max(begin, task.common);
+    for (int each = 0, m = 0; each < task.spans; ++each, m += count)
+      add(task.span + each, m, count, from, positions[m + count - 1] + 1);
+    for (int m = 0; m < task.count; ++m) {
+      const int row = first_row + (task.first + m) / shared();
+      const int head = task.head * shared() + (task.first + m) % shared();
+      put_attended(partial.softmax[m], partial.sums + size_t(m) * width, width,
+                   inner_ + (size_t(row) * model_.heads + head) * width);
+    }
   }
 
   // gate := silu(gate) * up
