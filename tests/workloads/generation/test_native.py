@@ -125,6 +125,25 @@ def test_a_row_is_the_same_to_the_bit_in_every_company(
     assert torch.equal(torch.cat(rows), alone)
 
 
+@pytest.mark.parametrize("kind", [Format.FLOAT32, Format.BFLOAT16])
+def test_sequences_that_share_blocks_get_the_same_to_the_bit_as_alone(
+    wide: Tiny, kind: Format
+) -> None:
+    runner = runner_of(wide.reference, kind)
+    runner.forward([span(0, 90)])
+    # Eight hold the first five blocks together, and one only the very first.
+    tables = [[0, 1, 2, 3, 4, own] for own in range(15, 23)] + [[0, 10, 11, 12, 13, 14]]
+    for blocks, start in zip(tables, [80] * 8 + [16], strict=True):
+        runner.forward([Span(token_ids=TOKENS[start:90], start=start, blocks=blocks)])
+    counts = (1, 1, 1, 2, 2, 1, 1, 1, 1)
+    spans = [
+        Span(token_ids=[at, 300][:count], start=90, blocks=blocks, logits=count)
+        for at, (count, blocks) in enumerate(zip(counts, tables, strict=True))
+    ]
+    together = runner.forward(spans)
+    assert torch.equal(together, torch.cat([runner.forward([each]) for each in spans]))
+
+
 def test_blocks_may_lie_anywhere(wide: Tiny) -> None:
     runner = runner_of(wide.reference, Format.FLOAT32)
     ordered = runner.forward([span(0, 100)])
