@@ -125,6 +125,15 @@ def test_a_row_is_the_same_to_the_bit_in_every_company(
     assert torch.equal(torch.cat(rows), alone)
 
 
+@pytest.mark.parametrize("wanted", [0, 1, 3])
+def test_rows_are_the_same_when_few_are_wanted(wide: Tiny, wanted: int) -> None:
+    runner = runner_of(wide.reference, Format.BFLOAT16)
+    all_wanted = runner.forward([span(0, 40)])
+    spans = [replace(span(0, 40), logits=wanted), replace(span(0, 20, 8), logits=1)]
+    found = runner.forward(spans)
+    assert torch.equal(found, torch.cat([all_wanted[40 - wanted :], all_wanted[19:20]]))
+
+
 @pytest.mark.parametrize("kind", [Format.FLOAT32, Format.BFLOAT16])
 def test_sequences_that_share_blocks_get_the_same_to_the_bit_as_alone(
     wide: Tiny, kind: Format

@@ -1,8 +1,7 @@
 // The forward of a decoder-only transformer of the Llama family, for all sequences of a step.
 //
 // One call computes one step on all threads of a team. Between layers values are float32; what
-// goes into a product is in the format of its weights. The structures are mirrored by
-// structures.py.
+// goes into a product is in the format of its weights.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,58 +11,13 @@
 #include "attention.hpp"
 #include "buffer.hpp"
 #include "packing.hpp"
+#include "plan.hpp"
 #include "products.hpp"
 #include "sampling.hpp"
+#include "structures.hpp"
 #include "team.hpp"
 
 namespace headpond {
-
-struct Layer {
-  const float* attention_norm;  // [hidden]
-  const float* mlp_norm;        // [hidden]
-  const float* query_norm;      // [width], or null
-  const float* key_norm;        // [width], or null
-  Matrix qkv, output, gate_up, down;
-  int32_t window;  // how many of the latest tokens are seen; 0 for all
-};
-
-struct Model {
-  int32_t layers, hidden, heads, kv_heads, width, intermediate, vocabulary;
-  float epsilon, scaling;
-  const Layer* layer;
-  const uint8_t* embedding;  // [vocabulary, hidden], or null: the head's weights
-  int32_t embedding_bf16;
-  const float* final_norm;  // [hidden]
-  Matrix head;
-  const float* cosines;  // [positions, width / 2]
-  const float* sines;    // the same
-  Cache cache;
-};
-
-// The rows of one sequence, which lie one after the other.
-struct Span {
-  int32_t row, count, start;
-  int32_t adapter;        // or -1; spans of one adapter lie one after the other
-  const int32_t* blocks;  // its block table
-};
-
-struct Step {
-  int32_t rows, spans, wanted;
-  const int32_t* tokens;  // [rows]
-  const Span* span;
-  const int32_t* wanted_rows;  // [wanted]
-  float* logits;               // [wanted, vocabulary]
-};
-
-// Low-rank additions to the four products of a layer: in x down x up.
-struct LowRank {
-  Matrix down, up;  // float32, or without columns
-};
-
-struct Adapter {
-  const LowRank* layer;  // [layers, 4]
-  int32_t rank;          // the greatest
-};
 
 constexpr int TILES = 16;  // of one product, at most so many are dealt out at once
 constexpr int FEW = 32;    // rows
@@ -84,16 +38,6 @@ class Decoder {
  private:
   enum Product { QKV, OUTPUT, GATE_UP, DOWN };
 
-  struct Segment {
-    const Adapter* adapter;
-    int row, count;
-  };
-  struct Task {
-    int span, head, first, count;  // query rows of one KV head, counted over the span's rows
-    int spans;   // whose rows they are: of several, all, and `first` is 0
-    int common;  // so many first tokens are the same ones for all
-  };
-
   int shared() const { return model_.heads / model_.kv_heads; }
 
   void prepare(const Step& step) {
@@ -109,86 +53,58 @@ class Decoder {
     input_.scales = scale_buffer_.get(std::max(rows, size_t(step.wanted)) * (depth / GROUP));
     input_.sums = sum_buffer_.get(std::max(rows, size_t(step.wanted)) * (depth / GROUP));
     input_.shifts = reinterpret_cast<int32_t*>(input_.sums);
-    position_.resize(rows);
-    span_of_.resize(rows);
-    tasks_.clear();
-    segments_.clear();
-    for (int at = 0; at < step.spans; ++at) prepare_span(step.span[at], at);
-    for (int at = 0; at < step.spans;) at += prepare_tasks(step.span, step.spans, at);
+    plan_.prepare(step, model_, adapters_.data());
+    kept_ = kept_buffer_.get(plan_.wanted.rows.size() * model_.hidden);
     int rank = 0;
-    for (const Segment& segment : segments_) rank = std::max(rank, segment.adapter->rank);
+    for (const Segment& segment : plan_.all.segments) rank = std::max(rank, segment.adapter->rank);
     if (rank) low_ = low_buffer_.get(rows * rank);
   }
 
-  void prepare_span(const Span& span, int at) {
-    for (int row = 0; row < span.count; ++row) {
-      position_[span.row + row] = span.start + row;
-      span_of_[span.row + row] = at;
-    }
-    if (span.adapter < 0) return;
-    const Adapter* adapter = &adapters_[span.adapter];
-    if (!segments_.empty() && segments_.back().adapter == adapter)
-      segments_.back().count += span.count;
-    else
-      segments_.push_back({adapter, span.row, span.count});
-  }
-
-  // Cut the attention of a span into tasks, and of those after it that share its first blocks
-  // and fit into the same tasks; returns how many these are.
-  int prepare_tasks(const Span* spans, int count, int at) {
-    const int rows = spans[at].count * shared();
-    int together = 1, common = 0;
-    for (; at + together < count && rows * (together + 1) <= HEADS; ++together) {
-      const Span& next = spans[at + together];
-      const int same = next.count == spans[at].count ? common_tokens(spans[at], next) : 0;
-      if (same == 0) break;
-      common = together == 1 ? same : std::min(common, same);
-    }
-    const int all = rows * together;
-    for (int first = 0; first < all; first += HEADS)
-      for (int head = 0; head < model_.kv_heads; ++head)
-        tasks_.push_back({at, head, first, std::min(HEADS, all - first), together, common});
-    return together;
-  }
-
-  // How many first tokens lie in the same blocks for both, in whole runs, and before this step.
-  int common_tokens(const Span& left, const Span& right) const {
-    const int most = std::min(left.start, right.start) / model_.cache.block_tokens;
-    int blocks = 0;
-    while (blocks < most && left.blocks[blocks] == right.blocks[blocks]) ++blocks;
-    return blocks * model_.cache.block_tokens / RUN * RUN;
-  }
-
   void compute(const Step& step) {
-    const int rows = step.rows, hidden = model_.hidden, inter = model_.intermediate;
-    const int attended = model_.heads * model_.width;
-    const int qkv = attended + 2 * model_.kv_heads * model_.width;
-    team_.deal(rows, 4, [&](int row) { embed(step.tokens[row], residual_ + size_t(row) * hidden); });
-    for (int at = 0; at < model_.layers; ++at) {
-      const Layer& layer = model_.layer[at];
-      norm_all(layer.attention_norm, rows, layer.qkv);
-      multiply_all(layer.qkv, at, QKV, inner_, hidden, rows, wide_, qkv, false);
-      // Neighbours' keys share lines of memory.
-      team_.deal(rows, team_.grain(rows, KEYS),
-                 [&](int row) { turn(step, layer, at, row, wide_ + size_t(row) * qkv); });
-      const int tasks = int(tasks_.size());
-      team_.deal(tasks, team_.grain(tasks, 4), [&](int task) { attend_task(step, layer, at, task); });
-      const Rows input = input_for(layer.output);
-      team_.deal(rows, 4, [&](int row) {
-        put_row(layer.output.format, inner_ + size_t(row) * attended, attended, input, row);
-      });
-      multiply_all(layer.output, at, OUTPUT, inner_, attended, rows, residual_, hidden, true);
-      norm_all(layer.mlp_norm, rows, layer.gate_up);
-      multiply_all(layer.gate_up, at, GATE_UP, inner_, hidden, rows, wide_, 2 * inter, false);
-      const Rows gated = input_for(layer.down);
-      team_.deal(rows, 1, [&](int row) {
-        float* gate = wide_ + size_t(row) * 2 * inter;
-        activate(gate, inter);
-        put_row(layer.down.format, gate, inter, gated, row);
-      });
-      multiply_all(layer.down, at, DOWN, wide_, 2 * inter, rows, residual_, hidden, true);
-    }
+    team_.deal(step.rows, 4, [&](int row) {
+      embed(step.tokens[row], residual_ + size_t(row) * model_.hidden);
+    });
+    for (int at = 0; at < model_.layers; ++at) compute_layer(step, at);
     compute_logits(step);
+  }
+
+  // The last layer's rows end with their keys, but for those that are wanted.
+  void compute_layer(const Step& step, int at) {
+    const Layer& layer = model_.layer[at];
+    const bool last = at + 1 == model_.layers;
+    const int qkv = (model_.heads + 2 * model_.kv_heads) * model_.width;
+    norm_all(layer.attention_norm, residual_, step.rows, layer.qkv);
+    multiply_all(layer.qkv, at, QKV, plan_.all, inner_, model_.hidden, wide_, qkv, false);
+    // Neighbours' keys share lines of memory.
+    team_.deal(step.rows, team_.grain(step.rows, KEYS), [&](int row) {
+      turn(step, layer, at, row, wide_ + size_t(row) * qkv);
+    });
+    finish_layer(step, at, last ? plan_.wanted : plan_.all, last ? kept_ : residual_);
+  }
+
+  void finish_layer(const Step& step, int at, const Scope& scope, float* residual) {
+    const Layer& layer = model_.layer[at];
+    const int rows = int(scope.rows.size()), tasks = int(scope.tasks.size());
+    const int hidden = model_.hidden, inter = model_.intermediate;
+    const int attended = model_.heads * model_.width;
+    team_.deal(tasks, team_.grain(tasks, 4), [&](int task) { attend_task(step, at, scope, task); });
+    const Rows input = input_for(layer.output);
+    team_.deal(rows, 4, [&](int place) {
+      put_row(layer.output.format, inner_ + size_t(place) * attended, attended, input, place);
+      if (residual != residual_)
+        std::copy_n(residual_ + size_t(scope.rows[place]) * hidden, hidden,
+                    residual + size_t(place) * hidden);
+    });
+    multiply_all(layer.output, at, OUTPUT, scope, inner_, attended, residual, hidden, true);
+    norm_all(layer.mlp_norm, residual, rows, layer.gate_up);
+    multiply_all(layer.gate_up, at, GATE_UP, scope, inner_, hidden, wide_, 2 * inter, false);
+    const Rows gated = input_for(layer.down);
+    team_.deal(rows, 1, [&](int place) {
+      float* gate = wide_ + size_t(place) * 2 * inter;
+      activate(gate, inter);
+      put_row(layer.down.format, gate, inter, gated, place);
+    });
+    multiply_all(layer.down, at, DOWN, scope, wide_, 2 * inter, residual, hidden, true);
   }
 
   void compute_logits(const Step& step) {
@@ -197,8 +113,8 @@ class Decoder {
     team_.deal(step.wanted, 1, [&](int at) {
       float* to = inner_ + size_t(at) * model_.hidden;
       // `inner_` has a row for each of the step's; more logits than rows are never wanted.
-      norm(residual_ + size_t(step.wanted_rows[at]) * model_.hidden, model_.final_norm,
-           model_.hidden, to);
+      const int place = plan_.wanted.place[step.wanted_rows[at]];
+      norm(kept_ + size_t(place) * model_.hidden, model_.final_norm, model_.hidden, to);
       put_row(model_.head.format, to, model_.hidden, input, at);
     });
     team_.deal(model_.head.tiles(), TILES, [&](int tile) {
@@ -213,24 +129,26 @@ class Decoder {
     return rows;
   }
 
-  // Normalise every row of the residual into `inner_` and into the next product's input.
-  void norm_all(const float* weight, int rows, const Matrix& next) {
+  // Normalise every row of a residual into `inner_` and into the next product's input.
+  void norm_all(const float* weight, const float* residual, int rows, const Matrix& next) {
     const Rows input = input_for(next);
     team_.deal(rows, 2, [&](int row) {
       float* to = inner_ + size_t(row) * model_.hidden;
-      norm(residual_ + size_t(row) * model_.hidden, weight, model_.hidden, to);
+      norm(residual + size_t(row) * model_.hidden, weight, model_.hidden, to);
       put_row(next.format, to, model_.hidden, input, row);
     });
   }
 
-  void multiply_all(const Matrix& w, int layer, Product product, const float* source,
-                    size_t source_stride, int rows, float* out, size_t stride, bool add) {
+  void multiply_all(const Matrix& w, int layer, Product product, const Scope& scope,
+                    const float* source, size_t source_stride, float* out, size_t stride,
+                    bool add) {
     const Rows input = input_for(w);
+    const int rows = int(scope.rows.size());
     // With many rows a tile takes so long that its neighbour's memory does not matter.
     const int grain = rows > FEW ? 1 : team_.grain(w.tiles(), TILES);
     team_.deal(w.tiles(), grain,
                [&](int tile) { multiply(w, tile, input, rows, out, stride, add); });
-    for (const Segment& segment : segments_) {
+    for (const Segment& segment : scope.segments) {
       const LowRank& low = segment.adapter->layer[layer * 4 + product];
       if (low.down.columns == 0) continue;
       add_low_rank(low, segment, source, source_stride, out, stride);
@@ -241,7 +159,7 @@ class Decoder {
                     size_t source_stride, float* out, size_t stride) {
     Rows from, middle;
     from.values = reinterpret_cast<uint8_t*>(
-        const_cast<float*>(source + source_stride * segment.row));
+        const_cast<float*>(source + source_stride * segment.place));
     from.stride = source_stride * 4;
     middle.values = reinterpret_cast<uint8_t*>(low_);
     middle.stride = size_t(low.down.columns) * 4;
@@ -249,7 +167,7 @@ class Decoder {
       multiply(low.down, tile, from, segment.count, low_, low.down.columns, false);
     });
     team_.deal(low.up.tiles(), 1, [&](int tile) {
-      multiply(low.up, tile, middle, segment.count, out + stride * segment.row, stride, true);
+      multiply(low.up, tile, middle, segment.count, out + stride * segment.place, stride, true);
     });
   }
 
@@ -281,8 +199,8 @@ class Decoder {
 
   // Turn a row's queries and keys by its position, and keep its keys and values.
   void turn(const Step& step, const Layer& layer, int at, int row, float* qkv) {
-    const int width = model_.width, position = position_[row];
-    const Span& span = step.span[span_of_[row]];
+    const int width = model_.width, position = plan_.position[row];
+    const Span& span = step.span[plan_.span_of[row]];
     for (int head = 0; head < model_.heads; ++head)
       put_query(layer, row, head, qkv + head * width, position);
     float* keys = qkv + model_.heads * width;
@@ -301,7 +219,7 @@ class Decoder {
     const int width = model_.width, group = head / shared();
     if (layer.query_norm) norm(query, layer.query_norm, width, query);
     rotate(query, position);
-    const size_t at = (size_t(group) * position_.size() + row) * shared() + head % shared();
+    const size_t at = (size_t(group) * plan_.position.size() + row) * shared() + head % shared();
     Rows to;
     to.values = query_;
     to.stride = width * model_.cache.value_bytes();
@@ -322,26 +240,28 @@ class Decoder {
   }
 
   Keys keys_of(const Step& step, int layer, int head, int span, int last_row) const {
-    return {model_.cache, layer, head, step.span[span].blocks, position_[last_row]};
+    return {model_.cache, layer, head, step.span[span].blocks, plan_.position[last_row]};
   }
 
-  void attend_task(const Step& step, const Layer& layer, int at, int which) {
-    const Task& task = tasks_[which];
-    const Task& next = tasks_[std::min(which + 1, int(tasks_.size()) - 1)];
+  void attend_task(const Step& step, int at, const Scope& scope, int which) {
+    const Task& task = scope.tasks[which];
+    const Task& next = scope.tasks[std::min(which + 1, int(scope.tasks.size()) - 1)];
     const Keys after = keys_of(step, at, next.head, next.span, step.span[next.span].row);
-    if (model_.cache.bf16) attend_spans<true>(step, layer.window, at, task, after);
-    else attend_spans<false>(step, layer.window, at, task, after);
+    if (model_.cache.bf16) attend_spans<true>(step, at, scope, task, after);
+    else attend_spans<false>(step, at, scope, task, after);
   }
 
   template <bool BF16>
-  void attend_spans(const Step& step, int window, int at, const Task& task, const Keys& after) {
-    const int width = model_.width, first_row = step.span[task.span].row;
+  void attend_spans(const Step& step, int at, const Scope& scope, const Task& task,
+                    const Keys& after) {
+    const int width = model_.width, window = model_.layer[at].window;
+    const int first_row = step.span[task.span].row;
     const float scaling = model_.scaling * 1.44269504f;  // weights are powers of two
-    const size_t base = (size_t(task.head) * position_.size() + first_row) * shared() + task.first;
+    const size_t base = (size_t(task.head) * plan_.position.size() + first_row) * shared() + task.first;
     const uint8_t* queries = query_ + base * width * model_.cache.value_bytes();
     int32_t positions[HEADS], oldest = std::numeric_limits<int32_t>::max();
     for (int m = 0; m < task.count; ++m) {
-      positions[m] = position_[first_row + (task.first + m) / shared()];
+      positions[m] = plan_.position[first_row + (task.first + m) / shared()];
       oldest = std::min(oldest, positions[m] - window + 1);
     }
     const int begin = window > 0 && oldest > 0 ? oldest / RUN * RUN : 0;
@@ -362,7 +282,7 @@ class Decoder {
       const int row = first_row + (task.first + m) / shared();
       const int head = task.head * shared() + (task.first + m) % shared();
       put_attended(partial.softmax[m], partial.sums + size_t(m) * width, width,
-                   inner_ + (size_t(row) * model_.heads + head) * width);
+                   inner_ + (size_t(scope.place[row]) * model_.heads + head) * width);
     }
   }
 
@@ -382,13 +302,12 @@ class Decoder {
   const Model model_;
   Team team_;
   std::vector<Adapter> adapters_;
-  std::vector<int32_t> position_, span_of_;
-  std::vector<Task> tasks_;
-  std::vector<Segment> segments_;
+  Plan plan_;
   Buffer<float> residual_buffer_, inner_buffer_, wide_buffer_, scale_buffer_, sum_buffer_,
-      low_buffer_;
+      low_buffer_, kept_buffer_;
   Buffer<uint8_t> query_buffer_, input_buffer_;
   float *residual_ = nullptr, *inner_ = nullptr, *wide_ = nullptr, *low_ = nullptr;
+  float* kept_ = nullptr;  // the residual of wanted rows, past the last layer's attention
   uint8_t* query_ = nullptr;
   Rows input_;
 };

@@ -1,4 +1,4 @@
-"""The C structures of `decoder.cpp`, field by field."""
+"""The C structures of `structures.hpp` and of what it includes, field by field."""
 
 from __future__ import annotations
 
