@@ -15,7 +15,10 @@ from weights import Weights
 HERE = Path(__file__).parent
 CONTEXT_TOKENS = 8192
 SLOTS = 16
-STATE = "512MiB"
+KV_TOKENS = 2 * CONTEXT_TOKENS
+KV_BYTES = KV_TOKENS * 30 * 2 * 3 * 64 * 2
+"""Every server has a KV cache of so many tokens: 30 layers, keys and values, of 3 heads, 64
+wide, in two bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +110,7 @@ def ours(
     max_wait_s: float | None = None,
 ) -> list[Contender]:
     """Return our contenders: each variant by the direct door, and the first by the router."""
-    args: dict[str, object] = {"state_bytes": STATE, "max_slots": slots, "threads": 2}
+    args: dict[str, object] = {"state_bytes": KV_BYTES, "max_slots": slots, "threads": 2}
     if max_wait_s is not None:
         args["max_wait_s"] = max_wait_s
     config = folder / "headpond.json"
@@ -181,13 +184,9 @@ def vllm(weights: Weights, port: int = 8201) -> Contender:
         *(str(VLLM.folder / "bin/vllm"), "serve", str(weights.folder)),
         *("--served-model-name", "m", "--dtype", "bfloat16"),
         *("--max-model-len", str(CONTEXT_TOKENS), "--host", "127.0.0.1", "--port", str(port)),
+        *("--kv-cache-memory-bytes", str(KV_BYTES)),
     ]
-    # One GiB is the least that it takes for its KV cache; ours is given half of that.
-    env = {
-        "VLLM_CPU_OMP_THREADS_BIND": "0-1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "LD_PRELOAD": vllm_preload(),
-    }
+    env = {"VLLM_CPU_OMP_THREADS_BIND": "0-1", "LD_PRELOAD": vllm_preload()}
     quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     return Contender(
         name="vllm bf16",
@@ -219,7 +218,7 @@ def llama(
         *("--model", str(weights.packed if packed else weights.gguf)),
         *("--host", "127.0.0.1", "--port", str(port), "--no-webui"),
         *("--threads", "2", "--parallel", str(SLOTS), "--flash-attn", "on"),
-        *("--ctx-size", str(2 * CONTEXT_TOKENS), "--batch-size", "2048", "--ubatch-size", "2048"),
+        *("--ctx-size", str(KV_TOKENS), "--batch-size", "2048", "--ubatch-size", "2048"),
         *(["--kv-unified"] if long else []),
     ]
     return Contender(
@@ -239,7 +238,7 @@ def transformers(weights: Weights, port: int = 8204) -> Contender:
         *(str(TRANSFORMERS.folder / "bin/transformers"), "serve", str(weights.folder)),
         *("--continuous-batching", "--dtype", "bfloat16", "--device", "cpu"),
         # By itself it takes most of the machine's memory for its KV cache.
-        *("--cb-block-size", "32", "--cb-num-blocks", str(2 * CONTEXT_TOKENS // 32)),
+        *("--cb-block-size", "32", "--cb-num-blocks", str(KV_TOKENS // 32)),
         *("--cb-max-batch-tokens", "512"),
         *("--host", "127.0.0.1", "--port", str(port)),
     ]

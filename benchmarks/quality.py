@@ -101,7 +101,7 @@ def computed(engine: GenerationEngine) -> Logits:
     def logits(ids: list[int]) -> Tensor:
         blocks = range(math.ceil(len(ids) / BLOCK_TOKENS))
         span = Span(token_ids=ids, start=0, blocks=blocks, logits=len(ids))
-        return engine._runner.forward([span])  # noqa: SLF001 - the seam below sampling
+        return torch.from_numpy(engine._runner.forward([span]).values())  # noqa: SLF001 - the seam below sampling
 
     return logits
 

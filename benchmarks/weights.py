@@ -13,7 +13,7 @@ from pathlib import Path
 
 from environments import LLAMA, ROOT
 from headpond.bundle.store import open_bundle
-from headpond_workloads.generation.engine.weights import model_folder
+from headpond_workloads.generation.engine.folder import model_folder
 
 BUNDLE = Path(__file__).parent.parent / "bundles/smollm2-135m-instruct"
 

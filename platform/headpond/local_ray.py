@@ -12,6 +12,8 @@ import ray
 import yaml
 from pydantic import BaseModel, ValidationError
 from ray import serve
+from ray._private.node import Node
+from ray._private.worker import global_worker
 from ray.exceptions import RayError
 from ray.serve._private.api import serve_start
 from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
@@ -26,10 +28,9 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
 
 
 def start_ray(num_cpus: int | None = None) -> None:
-    """Start Ray without its dashboard.
+    """Start Ray with those of its processes that something here needs.
 
-    Half of Ray's processes and some 400 MB belong to the dashboard, and nothing here reads
-    it. `num_cpus` may exceed the cores: it is a count of reservations, not of threads.
+    `num_cpus` may exceed the cores: it is a count of reservations, not of threads.
     """
     ray.init(
         include_dashboard=False,
@@ -38,8 +39,21 @@ def start_ray(num_cpus: int | None = None) -> None:
         log_to_driver=False,
         configure_logging=False,
     )
+    if global_worker.node is not None:
+        _end_idle_processes(global_worker.node)
     # Its progress is told by `wait_running`.
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
+
+
+def _end_idle_processes(node: Node) -> None:
+    """End what Ray starts on every head node, and nothing here has any use for.
+
+    A dashboard without pages, an autoscaler without a cloud, and what would bring workers'
+    logs to a driver: 60 MB each. Ray has no setting for that.
+    """
+    node.kill_dashboard()
+    node.kill_monitor()
+    node.kill_log_monitor()
 
 
 def parse_config(config: Mapping[str, object]) -> ServeDeploySchema:

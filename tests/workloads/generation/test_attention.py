@@ -14,7 +14,8 @@ from headpond.errors import BundleError
 from headpond_workloads.generation.engine.attention import Attention, Part, Window
 from headpond_workloads.generation.engine.flex_attention import FlexAttention, check_flex
 from headpond_workloads.generation.engine.forward import Span
-from headpond_workloads.generation.engine.kv_cache import KvCache, KvShape
+from headpond_workloads.generation.engine.kv_cache import KvCache
+from headpond_workloads.generation.engine.kv_shape import KvShape
 from headpond_workloads.generation.engine.sdpa_attention import REACH, SdpaAttention, reach
 
 HEADS, WIDTH, BLOCK, BLOCKS, SCALING = 9, 8, 16, 70, 0.3

@@ -9,7 +9,6 @@ from random import Random
 import jsonschema_rs
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,17 +16,19 @@ from headpond.engine import Json
 from headpond.errors import InvalidRequest
 from headpond_workloads.generation.dialect_tools import read_functions
 from headpond_workloads.generation.engine.form import grammar_of, parameters_of
-from headpond_workloads.generation.engine.grammar import Grammars, Matcher, mask
+from headpond_workloads.generation.engine.grammar import Grammars, Matcher, masks
 from headpond_workloads.generation.engine.grammar_trial import GrammarTrial
+from headpond_workloads.generation.engine.transformers_reading import tokenizer_reading_of
 from headpond_workloads.generation.engine.vocabulary import Vocabulary
 from headpond_workloads.generation.items import Constraint
 from headpond_workloads.generation.schema_tools import FunctionParam
 from workloads.generation.conftest import train_tokenizer
 
 TOKENIZER = train_tokenizer()
+READING = tokenizer_reading_of(TOKENIZER)
 VOCABULARY = Vocabulary(TOKENIZER.backend_tokenizer)
 VOCAB, EOS = 400, 2
-GRAMMARS = Grammars(TOKENIZER, VOCAB, frozenset({EOS}))
+GRAMMARS = Grammars(READING, VOCAB, frozenset({EOS}))
 
 
 def matcher_of(constraint: Constraint) -> Matcher:
@@ -251,17 +252,13 @@ def test_a_form_that_gets_too_hard_says_so() -> None:
     assert not allowed(matcher)
 
 
-def test_rows_that_are_not_held_are_left_alone() -> None:
-    logits = torch.randn(3, VOCAB)
-    before = logits.clone()
+def test_a_mask_forbids_what_cannot_follow() -> None:
     yes = matcher_of(Constraint(kind="choice", source='["yes", "no"]'))
     digits = matcher_of(Constraint(kind="regex", source="[0-9]+"))
-    mask(logits, [(0, yes), (2, digits)])
-    assert torch.equal(logits[1], before[1])
-    for row, matcher in ((0, yes), (2, digits)):
-        left = [int(each) for each in logits[row].isfinite().nonzero().flatten()]
-        assert left == allowed(matcher)
-        assert torch.equal(logits[row, left], before[row, left])
+    forbidden = masks([yes, digits], VOCAB)
+    assert forbidden.shape == (2, VOCAB)
+    for row, matcher in zip(forbidden, (yes, digits), strict=True):
+        assert [int(each) for each in np.flatnonzero(~row)] == allowed(matcher)
 
 
 def test_outputs_of_one_form_do_not_disturb_each_other() -> None:
@@ -273,7 +270,7 @@ def test_outputs_of_one_form_do_not_disturb_each_other() -> None:
 
 
 def test_threads_may_ask_for_forms_at_once() -> None:
-    grammars = Grammars(TOKENIZER, VOCAB, frozenset({EOS}))
+    grammars = Grammars(READING, VOCAB, frozenset({EOS}))
 
     def check(at: int) -> bool:
         constraint = Constraint(kind="regex", source=f"x{{{at % 90 + 1}}}")
@@ -285,7 +282,7 @@ def test_threads_may_ask_for_forms_at_once() -> None:
 
 
 def test_a_form_that_was_refused_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    grammars = Grammars(TOKENIZER, VOCAB, frozenset({EOS}))
+    grammars = Grammars(READING, VOCAB, frozenset({EOS}))
     grammar = grammar_of(HARD["multiple"])
     with pytest.raises(InvalidRequest) as first:
         grammars.matcher(grammar, "one", "t")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings, Json
 from headpond.errors import BundleError, InvalidRequest
+from headpond_workloads.generation.engine.attention import NAME
 from headpond_workloads.generation.engine.forward import Span
-from headpond_workloads.generation.engine.kv_cache import KvShape
 from headpond_workloads.generation.engine.load import load
 from headpond_workloads.generation.engine.native import library as native_library
 from headpond_workloads.generation.engine.native.adapters import NativeAdapters
@@ -25,10 +26,11 @@ from headpond_workloads.generation.engine.native.cache import NativeKvCache
 from headpond_workloads.generation.engine.native.library import library
 from headpond_workloads.generation.engine.native.runner import NativeRunner
 from headpond_workloads.generation.engine.native.weights import NativeWeights
+from headpond_workloads.generation.engine.transformers_reading import reading_of
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling
 from headpond_workloads.native.library import NativeUnavailable
 from headpond_workloads.native.packing import Format
-from workloads.generation.conftest import CONFIGS, Tiny, artifact_of, save_tiny
+from workloads.generation.conftest import CONFIGS, Tiny, artifact_of, save_tiny, train_tokenizer
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Drive
@@ -49,11 +51,19 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
 
 def runner_of(model: PreTrainedModel, kind: Format, threads: int = 2) -> NativeRunner:
-    weights = NativeWeights(model, kind, kind, 160)
-    cache = NativeKvCache(KvShape.of(model, 16), BLOCKS)
+    model.set_attn_implementation(NAME)
+    reading = reading_of(model, train_tokenizer())
+    model.set_attn_implementation("sdpa")
+    named = {name: each.numpy() for name, each in model.state_dict().items()}
+    weights = NativeWeights(reading, named, kind, kind)
+    cache = NativeKvCache(reading.kv_shape(16), BLOCKS)
     return NativeRunner(
         weights, cache, threads=threads, adapters=NativeAdapters(weights.structure, ())
     )
+
+
+def logits_of(runner: NativeRunner, spans: Sequence[Span]) -> torch.Tensor:
+    return torch.from_numpy(runner.forward(spans).values())
 
 
 def span(start: int, end: int, first_block: int = 0) -> Span:
@@ -74,7 +84,7 @@ def error(found: torch.Tensor, expected: torch.Tensor) -> float:
 @pytest.mark.parametrize("name", [name for name in sorted(CONFIGS) if name.startswith("wide")])
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     model = save_tiny(tmp_path, CONFIGS[name]()).reference
-    found = runner_of(model, Format.FLOAT32).forward([span(0, 100)])
+    found = logits_of(runner_of(model, Format.FLOAT32), [span(0, 100)])
     torch.testing.assert_close(found, reference(model), rtol=1e-3, atol=1e-3)
 
 
@@ -99,7 +109,7 @@ ROUNDED = {
 
 @pytest.mark.parametrize("kind", ROUNDED)
 def test_fewer_bits_are_the_rounded_weights(wide: Tiny, kind: Format) -> None:
-    found = runner_of(wide.reference, kind).forward([span(0, 100)])
+    found = logits_of(runner_of(wide.reference, kind), [span(0, 100)])
     rounded = copy.deepcopy(wide.reference)
     with torch.no_grad():
         for module in rounded.modules():
@@ -116,21 +126,21 @@ def test_fewer_bits_are_the_rounded_weights(wide: Tiny, kind: Format) -> None:
 def test_a_row_is_the_same_to_the_bit_in_every_company(
     wide: Tiny, kind: Format, threads: int
 ) -> None:
-    alone = runner_of(wide.reference, kind, threads=1).forward([span(0, 100)])
+    alone = logits_of(runner_of(wide.reference, kind, threads=1), [span(0, 100)])
     runner = runner_of(wide.reference, kind, threads)
     others = [Span(token_ids=TOKENS[:13], start=0, blocks=[7 + at]) for at in range(16)]
-    rows = [runner.forward([*others, span(0, 37)])]
-    rows += [runner.forward([others[at % 16], span(at, at + 1)]) for at in range(37, 51)]
-    rows.append(runner.forward([span(51, 100), *others[:3]]))
+    rows = [logits_of(runner, [*others, span(0, 37)])]
+    rows += [logits_of(runner, [others[at % 16], span(at, at + 1)]) for at in range(37, 51)]
+    rows.append(logits_of(runner, [span(51, 100), *others[:3]]))
     assert torch.equal(torch.cat(rows), alone)
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 3])
 def test_rows_are_the_same_when_few_are_wanted(wide: Tiny, wanted: int) -> None:
     runner = runner_of(wide.reference, Format.BFLOAT16)
-    all_wanted = runner.forward([span(0, 40)])
+    all_wanted = logits_of(runner, [span(0, 40)])
     spans = [replace(span(0, 40), logits=wanted), replace(span(0, 20, 8), logits=1)]
-    found = runner.forward(spans)
+    found = logits_of(runner, spans)
     assert torch.equal(found, torch.cat([all_wanted[40 - wanted :], all_wanted[19:20]]))
 
 
@@ -149,15 +159,15 @@ def test_sequences_that_share_blocks_get_the_same_to_the_bit_as_alone(
         Span(token_ids=[at, 300][:count], start=90, blocks=blocks, logits=count)
         for at, (count, blocks) in enumerate(zip(counts, tables, strict=True))
     ]
-    together = runner.forward(spans)
-    assert torch.equal(together, torch.cat([runner.forward([each]) for each in spans]))
+    together = logits_of(runner, spans)
+    assert torch.equal(together, torch.cat([logits_of(runner, [each]) for each in spans]))
 
 
 def test_blocks_may_lie_anywhere(wide: Tiny) -> None:
     runner = runner_of(wide.reference, Format.FLOAT32)
-    ordered = runner.forward([span(0, 100)])
+    ordered = logits_of(runner, [span(0, 100)])
     mixed = replace(span(0, 100), blocks=[20, 3, 17, 9, 5, 22, 11])
-    assert torch.equal(runner.forward([mixed]), ordered)
+    assert torch.equal(logits_of(runner, [mixed]), ordered)
 
 
 RANKS = {"first": 4, "second": 40}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from headpond_workloads.generation.engine.drawing import draw_rows
 from headpond_workloads.generation.engine.native.library import library
-from headpond_workloads.generation.engine.native.sampling import draw
+from headpond_workloads.generation.engine.native.logits import NativeLogits
 from headpond_workloads.generation.items import Sampling
 from headpond_workloads.native.library import NativeUnavailable
 
@@ -17,6 +19,13 @@ try:
     library()
 except NativeUnavailable as reason:
     pytest.skip(f"the native forward can't run here: {reason}", allow_module_level=True)
+
+
+def draw(
+    logits: torch.Tensor, samplings: Sequence[Sampling], uniforms: Sequence[float]
+) -> Sequence[int]:
+    return NativeLogits(logits.numpy()).draw(range(len(logits)), samplings, uniforms)
+
 
 samplings = st.builds(
     Sampling,

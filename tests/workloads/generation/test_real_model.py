@@ -16,8 +16,8 @@ from headpond.bundle.fixtures import check_fixtures
 from headpond.bundle.store import Bundle, open_bundle
 from headpond.engine import EngineSettings, Json
 from headpond_workloads.generation.engine.engine import GenerationEngine
+from headpond_workloads.generation.engine.folder import model_folder
 from headpond_workloads.generation.engine.load import load
-from headpond_workloads.generation.engine.weights import model_folder
 from headpond_workloads.generation.items import (
     Constraint,
     GenerationItem,

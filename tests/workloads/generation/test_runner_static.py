@@ -16,16 +16,18 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headpond.errors import BundleError
-from headpond_workloads.generation.engine import assembly
+from headpond_workloads.generation.engine import torch_model
 from headpond_workloads.generation.engine.attention import NAME
 from headpond_workloads.generation.engine.cuda_graphs import Compute
 from headpond_workloads.generation.engine.flex_attention import FlexAttention
 from headpond_workloads.generation.engine.forward import Span
-from headpond_workloads.generation.engine.kv_cache import KvCache, KvShape
+from headpond_workloads.generation.engine.kv_cache import KvCache
 from headpond_workloads.generation.engine.runner import ModelRunner
 from headpond_workloads.generation.engine.sdpa_attention import SdpaAttention
 from headpond_workloads.generation.engine.static_decode import StaticDecode, doublings
+from headpond_workloads.generation.engine.transformers_reading import reading_of
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling
+from workloads.generation.conftest import train_tokenizer
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Drive, Tiny
@@ -51,13 +53,17 @@ class Repeater:
         compute()
 
 
+def logits_of(runner: ModelRunner, spans: Sequence[Span]) -> Tensor:
+    return torch.from_numpy(runner.forward(spans).values())
+
+
 class World:
     """Sequences that are computed with fixed shapes, and with any."""
 
     def __init__(self, model: PreTrainedModel, *, block_tokens: int = 4, max_rows: int = 6) -> None:
         model = deepcopy(model)
         model.set_attn_implementation(NAME)
-        shape = KvShape.of(model, block_tokens)
+        shape = reading_of(model, train_tokenizer()).kv_shape(block_tokens)
         self.recorder = Repeater()
         self.caches = [KvCache(shape, BLOCKS, torch.device("cpu")) for _ in range(2)]
         attention, other = (SdpaAttention(cache) for cache in self.caches)
@@ -80,7 +86,7 @@ class World:
 
     def step(self, spans: Sequence[Span]) -> Tensor:
         """Compute in both ways; return the logits of the first, which must be the other's."""
-        found, expected = self.fixed.forward(spans), self.free.forward(spans)
+        found, expected = logits_of(self.fixed, spans), logits_of(self.free, spans)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
         return found
 
@@ -178,9 +184,9 @@ def test_logits_stay_when_the_next_step_is_computed(tiny: Tiny) -> None:
     world = World(tiny.reference)
     world.prefill()
     spans = [world.span(at, len(world.token_ids[at]) - 1) for at in (0, 1)]
-    first = world.fixed.forward(spans[:1])
+    first = logits_of(world.fixed, spans[:1])
     kept = first.clone()
-    second = world.fixed.forward(spans[1:])
+    second = logits_of(world.fixed, spans[1:])
     assert torch.equal(first, kept)
     assert not torch.equal(first, second)
 
@@ -196,7 +202,7 @@ def test_sizes_double_up_to_the_most() -> None:
 def repeater(monkeypatch: pytest.MonkeyPatch) -> Repeater:
     """Stands in for the GPU's recorder wherever an engine is assembled."""
     repeater = Repeater()
-    monkeypatch.setattr(assembly, "recorder_of", lambda *_: repeater)
+    monkeypatch.setattr(torch_model, "recorder_of", lambda *_: repeater)
     return repeater
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -13,13 +15,18 @@ from transformers import (
 )
 
 from headpond_workloads.generation.engine.drawing import candidates, draw_rows
+from headpond_workloads.generation.engine.logits import Logits
+from headpond_workloads.generation.engine.native.library import library
+from headpond_workloads.generation.engine.native.logits import NativeLogits
 from headpond_workloads.generation.engine.sampler import (
     Draw,
     Drawn,
     SamplerState,
     sample,
 )
+from headpond_workloads.generation.engine.torch_logits import TorchLogits
 from headpond_workloads.generation.items import Sampling
+from headpond_workloads.native.library import NativeUnavailable
 
 VOCAB = 1500
 
@@ -32,8 +39,29 @@ def draw(sampling: Sampling, position: int = 0, logprobs: int | None = None) -> 
     return Draw(state=SamplerState(sampling, ()), position=position, logprobs=logprobs)
 
 
-def drawn_ids(logits: Tensor, draws: list[Draw]) -> list[int | None]:
-    return [each.token_id for each in sample(logits.clone(), draws)]
+def torch_logits(rows: Tensor) -> TorchLogits:
+    return TorchLogits(rows.clone())
+
+
+def native_logits(rows: Tensor) -> NativeLogits:
+    try:
+        library()
+    except NativeUnavailable as reason:
+        pytest.skip(f"the native forward can't run here: {reason}")
+    return NativeLogits(rows.clone().numpy())
+
+
+Make = Callable[[Tensor], Logits]
+
+
+@pytest.fixture(params=[torch_logits, native_logits])
+def make(request: pytest.FixtureRequest) -> Make:
+    made: Make = request.param
+    return made
+
+
+def drawn_ids(logits: Logits, draws: list[Draw]) -> list[int | None]:
+    return [each.token_id for each in sample(logits, draws)]
 
 
 def distribution(logits: Tensor, sampling: Sampling) -> Tensor:
@@ -73,22 +101,24 @@ def test_the_distribution_is_that_of_transformers(sampling: Sampling, seed: int)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(seed=3), Sampling(seed=3, top_p=0.95)], ids=str)
-def test_frequencies_follow_the_distribution(sampling: Sampling) -> None:
+def test_frequencies_follow_the_distribution(sampling: Sampling, make: Make) -> None:
     logits = logits_of(5)[:, :6]
     state = SamplerState(sampling, ())
     draws = [Draw(state=state, position=at, logprobs=None) for at in range(20_000)]
-    counts = torch.bincount(torch.tensor(drawn_ids(logits.expand(20_000, -1), draws)), minlength=6)
+    counts = torch.bincount(
+        torch.tensor(drawn_ids(make(logits.expand(20_000, -1)), draws)), minlength=6
+    )
     expected = distribution(logits, sampling)
     torch.testing.assert_close(counts / 20_000, expected, rtol=0, atol=0.015)
 
 
-def test_a_seed_gives_the_same_tokens_alone_and_in_any_batch() -> None:
+def test_a_seed_gives_the_same_tokens_alone_and_in_any_batch(make: Make) -> None:
     rows = logits_of(9, rows=12)
     mixed = [
         FILTERS[at % len(FILTERS)] if at != 4 else Sampling(seed=42, top_p=0.9) for at in range(12)
     ]
-    alone = [drawn_ids(rows[4:5], [draw(mixed[4], at)]) for at in range(30)]
-    together = [drawn_ids(rows, [draw(each, at) for each in mixed])[4:5] for at in range(30)]
+    alone = [drawn_ids(make(rows[4:5]), [draw(mixed[4], at)]) for at in range(30)]
+    together = [drawn_ids(make(rows), [draw(each, at) for each in mixed])[4:5] for at in range(30)]
     assert alone == together
     assert len({tuple(each) for each in alone}) > 3
 
@@ -105,19 +135,19 @@ def test_the_last_random_number_draws_a_token_that_is_allowed() -> None:
     assert draw_rows(rows, [Sampling(), Sampling(top_k=9)], [1 - 2**-53] * 2) == [4, 4]
 
 
-def test_without_a_seed_every_request_draws_its_own() -> None:
+def test_without_a_seed_every_request_draws_its_own(make: Make) -> None:
     logits = logits_of(1, spread=0.0)
-    assert len({drawn_ids(logits, [draw(Sampling())])[0] for _ in range(20)}) > 5
+    assert len({drawn_ids(make(logits), [draw(Sampling())])[0] for _ in range(20)}) > 5
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-7])
-def test_no_temperature_is_greedy(temperature: float) -> None:
+def test_no_temperature_is_greedy(temperature: float, make: Make) -> None:
     logits = logits_of(4, rows=3)
     draws = [draw(Sampling(temperature=temperature, seed=1)) for _ in range(3)]
-    assert drawn_ids(logits, draws) == logits.argmax(-1).tolist()
+    assert drawn_ids(make(logits), draws) == logits.argmax(-1).tolist()
 
 
-def test_repetition_penalty_is_that_of_transformers() -> None:
+def test_repetition_penalty_is_that_of_transformers(make: Make) -> None:
     logits = logits_of(6)
     prompt, output = [3, 4, 4, 9], [7, 3, 7]
     state = SamplerState(Sampling(repetition_penalty=1.7), prompt)
@@ -125,34 +155,37 @@ def test_repetition_penalty_is_that_of_transformers() -> None:
         state.remember(token_id)
     seen = torch.tensor([prompt + output])
     expected = RepetitionPenaltyLogitsProcessor(1.7)(seen, logits.clone())[0]
-    adjusted = logits[0].clone()
-    state.adjust(adjusted)
-    torch.testing.assert_close(adjusted, expected)
+    adjusted = make(logits)
+    state.adjust(adjusted, 0)
+    assert adjusted.values()[0].tolist() == expected.tolist()
 
 
-def test_presence_and_frequency_count_generated_tokens_only() -> None:
+def test_presence_and_frequency_count_generated_tokens_only(make: Make) -> None:
     state = SamplerState(Sampling(presence_penalty=0.5, frequency_penalty=0.25), [1, 2, 3])
     for token_id in (5, 6, 5):
         state.remember(token_id)
-    adjusted = torch.zeros(8)
-    state.adjust(adjusted)
-    assert adjusted.tolist() == [0, 0, 0, 0, 0, -1.0, -0.75, 0]
+    adjusted = make(torch.zeros(2, 8))
+    state.adjust(adjusted, 1)
+    assert adjusted.values()[0].tolist() == [0] * 8
+    assert adjusted.values()[1].tolist() == [0, 0, 0, 0, 0, -1.0, -0.75, 0]
 
 
-def test_a_bias_is_added_to_the_logits() -> None:
-    adjusted = torch.zeros(4)
-    SamplerState(Sampling(logit_bias={1: 100.0, 3: -100.0}), ()).adjust(adjusted)
-    assert adjusted.tolist() == [0, 100.0, 0, -100.0]
+def test_a_bias_is_added_to_the_logits(make: Make) -> None:
+    adjusted = make(torch.zeros(1, 4))
+    SamplerState(Sampling(logit_bias={1: 100.0, 3: -100.0}), ()).adjust(adjusted, 0)
+    assert adjusted.values()[0].tolist() == [0, 100.0, 0, -100.0]
     banned = logits_of(2)
     best = int(banned.argmax())
-    assert drawn_ids(banned, [draw(Sampling(temperature=0, logit_bias={best: -100.0}))]) != [best]
+    assert drawn_ids(make(banned), [draw(Sampling(temperature=0, logit_bias={best: -100.0}))]) != [
+        best
+    ]
 
 
-def test_logprobs_are_those_of_the_model_before_temperature_and_penalties() -> None:
+def test_logprobs_are_those_of_the_model_before_temperature_and_penalties(make: Make) -> None:
     logits = logits_of(8)
     expected = logits[0].log_softmax(-1)
     sampling = Sampling(temperature=0.1, seed=1, logit_bias={2: 50.0}, top_k=3)
-    (drawn,) = sample(logits.clone(), [draw(sampling, logprobs=4)])
+    (drawn,) = sample(make(logits), [draw(sampling, logprobs=4)])
     assert drawn.token_id == 2
     assert drawn.logprob == pytest.approx(float(expected[2]), rel=1e-5)
     values, token_ids = expected.topk(4)
@@ -160,9 +193,9 @@ def test_logprobs_are_those_of_the_model_before_temperature_and_penalties() -> N
     assert [value for _, value in drawn.top] == pytest.approx(values.tolist(), rel=1e-5)
 
 
-def test_no_alternatives_can_be_asked_for() -> None:
+def test_no_alternatives_can_be_asked_for(make: Make) -> None:
     logits = logits_of(8)
-    (drawn,) = sample(logits.clone(), [draw(Sampling(temperature=0), logprobs=0)])
+    (drawn,) = sample(make(logits), [draw(Sampling(temperature=0), logprobs=0)])
     assert drawn.top == ()
     assert drawn.logprob == pytest.approx(float(logits[0].log_softmax(-1).max()), rel=1e-5)
 
@@ -172,11 +205,11 @@ def test_no_alternatives_can_be_asked_for() -> None:
     "sampling", [Sampling(temperature=0), Sampling(seed=1, top_p=0.9)], ids=str
 )
 def test_logits_that_are_not_finite_spoil_their_own_row_only(
-    poison: float, sampling: Sampling
+    poison: float, sampling: Sampling, make: Make
 ) -> None:
     logits = logits_of(3, rows=3)
-    clean = drawn_ids(logits, [draw(sampling) for _ in range(3)])
+    clean = drawn_ids(make(logits), [draw(sampling) for _ in range(3)])
     logits[1, 17] = poison
-    drawn = sample(logits, [draw(sampling, logprobs=2) for _ in range(3)])
+    drawn = sample(make(logits), [draw(sampling, logprobs=2) for _ in range(3)])
     assert [each.token_id for each in drawn] == [clean[0], None, clean[2]]
     assert drawn[1] == Drawn(token_id=None)

@@ -30,6 +30,8 @@ from headpond_workloads.generation.engine.sampler import Draw, SamplerState, sam
 from headpond_workloads.generation.engine.sequence import Slot, Status
 from headpond_workloads.generation.engine.speculation import PromptLookup, Speculation
 from headpond_workloads.generation.engine.tokenizer import Tokenizer
+from headpond_workloads.generation.engine.torch_logits import TorchLogits
+from headpond_workloads.generation.engine.transformers_reading import tokenizer_reading_of
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling, TextDelta
 from workloads.generation.conftest import train_tokenizer
 
@@ -80,7 +82,7 @@ class Hash:
         self.fails = False
         self.rows = 0
 
-    def forward(self, spans: Sequence[Span]) -> Tensor:
+    def forward(self, spans: Sequence[Span]) -> TorchLogits:
         if self.fails:
             raise RuntimeError("out of memory")
         for span in spans:
@@ -93,7 +95,7 @@ class Hash:
             for span in spans
             for end in range(span.end - span.logits + 1, span.end + 1)
         ]
-        return torch.stack(rows) if rows else torch.empty(0, VOCAB)
+        return TorchLogits(torch.stack(rows) if rows else torch.empty(0, VOCAB))
 
     def _row(self, span: Span, end: int) -> Tensor:
         held = [self._memory.read(span.blocks, at) for at in range(end)]
@@ -111,12 +113,14 @@ class Hash:
 
 @cache
 def tokenizer() -> Tokenizer:
-    return Tokenizer(train_tokenizer(), vocab_tokens=VOCAB, chat_template=None)
+    return Tokenizer(
+        tokenizer_reading_of(train_tokenizer()), vocab_tokens=VOCAB, chat_template=None
+    )
 
 
 @cache
 def grammars() -> Grammars:
-    return Grammars(train_tokenizer(), VOCAB, frozenset({0}))
+    return Grammars(tokenizer_reading_of(train_tokenizer()), VOCAB, frozenset({0}))
 
 
 def make(method: str, *, prefix: bool) -> tuple[GenerationEngine, Hash]:
@@ -150,7 +154,7 @@ def expected(item: GenerationItem) -> list[int]:
     state = SamplerState(item.sampling, token_ids)
     while len(token_ids) - start < (item.max_output_tokens or 0):
         draw = Draw(state=state, position=len(token_ids) - start, logprobs=None)
-        (drawn,) = sample(hashed(token_ids).unsqueeze(0), [draw])
+        (drawn,) = sample(TorchLogits(hashed(token_ids).unsqueeze(0)), [draw])
         assert drawn.token_id is not None
         token_ids.append(drawn.token_id)
         state.remember(drawn.token_id)

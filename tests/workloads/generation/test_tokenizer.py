@@ -14,6 +14,7 @@ from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.tokenizer import Tokenizer
 from headpond_workloads.generation.engine.tool_syntax import SYNTAXES
 from headpond_workloads.generation.engine.tool_words import ToolWords
+from headpond_workloads.generation.engine.transformers_reading import tokenizer_reading_of
 from headpond_workloads.generation.items import (
     DetokenizeItem,
     GenerationItem,
@@ -39,7 +40,7 @@ ordinary = st.text(st.characters(exclude_categories=["Cs", "Co"]), min_size=1, m
 
 @pytest.fixture
 def tokenizer(tiny: Tiny) -> Tokenizer:
-    return Tokenizer(tiny.tokenizer, vocab_tokens=400, chat_template=None)
+    return Tokenizer(tokenizer_reading_of(tiny.tokenizer), vocab_tokens=400, chat_template=None)
 
 
 def chat(*turns: tuple[str, str]) -> Prompt:
@@ -106,7 +107,9 @@ def test_documents_reach_a_template_that_knows_them(tiny: Tiny, tokenizer: Token
         tokenizer.encode(prompt)
     assert refusal.value.param == "documents"
     template = "{% for each in documents %}{{ each.text }};{% endfor %}"
-    knowing = Tokenizer(tiny.tokenizer, vocab_tokens=400, chat_template=template)
+    knowing = Tokenizer(
+        tokenizer_reading_of(tiny.tokenizer), vocab_tokens=400, chat_template=template
+    )
     token_ids = knowing.encode(prompt)
     assert knowing.vocabulary.spelled(token_ids) == "a <|im_end|> b;"
     assert not knowing.control_ids(CONTROL) & set(token_ids)
@@ -143,7 +146,9 @@ def test_token_ids_outside_the_vocabulary_are_refused(tokenizer: Tokenizer, toke
 
 def test_what_the_template_refuses_is_the_callers_mistake(tiny: Tiny) -> None:
     template = "{{ raise_exception('roles must alternate') }}"
-    tokenizer = Tokenizer(tiny.tokenizer, vocab_tokens=400, chat_template=template)
+    tokenizer = Tokenizer(
+        tokenizer_reading_of(tiny.tokenizer), vocab_tokens=400, chat_template=template
+    )
     with pytest.raises(InvalidRequest, match="roles must alternate") as refusal:
         tokenizer.encode(chat(("user", "x")))
     assert refusal.value.param == "messages"
@@ -173,7 +178,7 @@ class TestTemplates:
 
     def text(self, tiny: Tiny, prompt: Prompt, syntax: str = "hermes", **more: str) -> str:
         tokenizer = Tokenizer(
-            tiny.tokenizer,
+            tokenizer_reading_of(tiny.tokenizer),
             vocab_tokens=400,
             chat_template=more.get("template"),
             words=ToolWords(syntax=SYNTAXES[syntax], instructions=more.get("instructions")),
@@ -230,7 +235,9 @@ class TestTemplates:
         )
         tool = Tool(name=evil, description=evil, parameters={"enum": [evil]})
         prompt = Prompt(messages=turns, tools=(tool,), template_options={"hint": evil})
-        tokenizer = Tokenizer(tiny.tokenizer, vocab_tokens=400, chat_template=HERMES)
+        tokenizer = Tokenizer(
+            tokenizer_reading_of(tiny.tokenizer), vocab_tokens=400, chat_template=HERMES
+        )
         token_ids = tokenizer.encode(prompt)
         assert not tokenizer.control_ids(CONTROL) & set(token_ids)
         assert tokenizer.vocabulary.spelled(token_ids).count(evil) == 10

@@ -56,7 +56,7 @@ def load(source: Path, signatures: Sequence[Signature]) -> ctypes.CDLL:
 
 @cache
 def packing() -> ctypes.CDLL:
-    """Return the library that keeps and packs weights.
+    """Return the library that packs weights.
 
     Raises:
         NativeUnavailable: As `load`.
@@ -65,8 +65,6 @@ def packing() -> ctypes.CDLL:
     return load(
         _SHARED / "packing.cpp",
         (
-            ("alloc", pointer, (c_long,)),
-            ("free", None, (pointer,)),
             ("packed_bytes", c_long, (c_int, c_int, c_int)),
             ("pack", None, (c_int, pointer, c_int, c_int, c_int, pointer, pointer, pointer)),
         ),

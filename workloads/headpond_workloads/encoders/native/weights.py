@@ -11,7 +11,8 @@ from headpond_workloads.encoders.config import EncoderConfig
 from headpond_workloads.encoders.native.structures import Layer, Model, Norm
 from headpond_workloads.encoders.weights import Affine, EncoderWeights, LayerWeights
 from headpond_workloads.native.library import NativeUnavailable
-from headpond_workloads.native.packing import Format, pack
+from headpond_workloads.native.memory import Arena
+from headpond_workloads.native.packing import Format, Weights, pack
 from headpond_workloads.native.structures import Matrix
 
 _WIDTHS = range(32, 257, 32)
@@ -27,7 +28,8 @@ class NativeWeights:
             NativeUnavailable: It is none that the native encoder computes.
         """
         check_supported(config)
-        self._kept: list[Tensor] = []
+        self._kept: list[Tensor | Weights] = []
+        self._arena = Arena()
         self._kind = kind
         self._layers = (Layer * config.layers)(*map(self._layer, weights.layers))
         exact = kind is Format.FLOAT32
@@ -57,8 +59,13 @@ class NativeWeights:
         )
 
     def _pack(self, *parts: Affine) -> Matrix:
-        packed = pack([each.weight for each in parts], self._kind, [each.bias for each in parts])
-        self._kept += packed.tensors
+        packed = pack(
+            [each.weight.numpy() for each in parts],
+            self._kind,
+            [each.bias.numpy() for each in parts],
+            arena=self._arena,
+        )
+        self._kept += packed.arrays
         return packed.matrix
 
     def _norm(self, norm: Affine) -> Norm:

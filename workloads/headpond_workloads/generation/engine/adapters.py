@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
 
 from headpond.bundle.store import Bundle
 from headpond.errors import BundleError
+from headpond_workloads.generation.engine.checkpoint import load_tensors
+from headpond_workloads.native.packing import Weights, float32
 
 _KEY = re.compile(
     r"base_model\.model\.model\.layers\.(\d+)\.((?:self_attn|mlp)\.\w+)\.lora_([AB])\.weight"
@@ -54,8 +56,8 @@ class Addition:
         up: Of shape [outputs, rank], scaled.
     """
 
-    down: Tensor
-    up: Tensor
+    down: NDArray[np.float32]
+    up: NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +89,12 @@ def _additions(bundle: Bundle, name: str, artifact: str) -> Mapping[tuple[int, s
         if needed not in bundle.files:
             raise _refusal(name, f"the bundle has no artifact {needed}")
     config = _config(bundle, name, f"{artifact}_config")
-    halves: dict[tuple[int, str], dict[str, Tensor]] = {}
+    halves: dict[tuple[int, str], dict[str, NDArray[np.float32]]] = {}
     for key, tensor in _tensors(bundle, name, artifact).items():
         found = _KEY.fullmatch(key)
         if found is None:
             raise _refusal(name, f"{key} is no part of a layer that can be adapted")
-        halves.setdefault((int(found[1]), found[2]), {})[found[3]] = tensor.float()
+        halves.setdefault((int(found[1]), found[2]), {})[found[3]] = float32(tensor)
     return {place: _addition(name, config, place[1], pair) for place, pair in halves.items()}
 
 
@@ -108,18 +110,20 @@ def _config(bundle: Bundle, name: str, artifact: str) -> _Config:
     return config
 
 
-def _tensors(bundle: Bundle, name: str, artifact: str) -> Mapping[str, Tensor]:
+def _tensors(bundle: Bundle, name: str, artifact: str) -> Mapping[str, Weights]:
     try:
-        return load_file(bundle.files[artifact])
+        return load_tensors(bundle.files[artifact])
     except SafetensorError as error:
         raise _refusal(name, "its weights are no safetensors file") from error
 
 
-def _addition(name: str, config: _Config, module: str, pair: Mapping[str, Tensor]) -> Addition:
+def _addition(
+    name: str, config: _Config, module: str, pair: Mapping[str, NDArray[np.float32]]
+) -> Addition:
     if pair.keys() != {"A", "B"} or pair["A"].shape[0] != pair["B"].shape[1]:
         raise _refusal(name, f"lora_A and lora_B of {module} don't fit together")
     scaling = config.scaling(module, pair["A"].shape[0])
-    return Addition(down=pair["A"], up=pair["B"] * scaling)
+    return Addition(down=pair["A"], up=pair["B"] * np.float32(scaling))
 
 
 def _refusal(name: str, reason: str) -> BundleError:

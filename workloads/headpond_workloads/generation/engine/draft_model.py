@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headpond_workloads.generation.engine.forward import CacheMemory, Runner, Span
-from headpond_workloads.generation.engine.sampler import Draw, Drawer, Drawn, sample
+from headpond_workloads.generation.engine.sampler import Draw, Drawn, sample
 from headpond_workloads.generation.engine.sequence import Slot
 
 CATCH_UP_TOKENS = 128
@@ -81,7 +81,6 @@ class DraftModel:
         *,
         blocks: int,
         context_tokens: int,
-        drawer: Drawer | None = None,
     ) -> None:
         """Start with an empty cache.
 
@@ -90,12 +89,10 @@ class DraftModel:
             cache: Has `blocks` blocks.
             blocks: As many as the target's cache has.
             context_tokens: Sequences get no drafts beyond this length.
-            drawer: The runner's own way to draw tokens, if it has one.
         """
         self._runner = runner
         self._cache = cache
         self._context_tokens = context_tokens
-        self._drawer = drawer
         self._filled = bytearray(blocks)
 
     def draft(self, slots: Sequence[Slot], counts: Sequence[int]) -> Sequence[Sequence[int]]:
@@ -109,7 +106,7 @@ class DraftModel:
             logits = self._runner.forward([reading.span() for reading in due])
             drafting = [reading for reading in due if reading.drafts_next]
             draws = [reading.draw() for reading in drafting]
-            drawn = iter(sample(logits, draws, self._drawer))
+            drawn = iter(sample(logits, draws))
             for reading in due:
                 reading.take(next(drawn) if reading.drafts_next else None)
         return [reading.drafts for reading in readings]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+from tokenizers import Tokenizer
 
 from headpond.bundle.store import Bundle, open_bundle
 from headpond.engine import EngineSettings
 from headpond.errors import BundleError
-from headpond_workloads.generation.engine.assembly import assemble
+from headpond_workloads.generation.engine.assembly import assemble, open_model
 from headpond_workloads.generation.engine.draft_model import DraftModel
 from headpond_workloads.generation.engine.forward import CacheMemory
-from headpond_workloads.generation.engine.kv_cache import KvShape
 from headpond_workloads.generation.engine.options import DraftBundle, Options, options_of
-from headpond_workloads.generation.engine.probe import plain_logits
+from headpond_workloads.generation.engine.reading import Reading
 from headpond_workloads.generation.engine.speculation import Drafter, PromptLookup, Speculation
-from headpond_workloads.generation.engine.weights import load_model, load_tokenizer, model_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +23,13 @@ class Target:
 
     Attributes:
         bundle: The target's; a draft bundle's location is relative to its folder.
-        vocabulary: Its tokens.
-        vocab_tokens: Rows of its embedding.
+        reading: What the target is.
         blocks: Blocks of its cache.
         block_tokens: Tokens of each.
     """
 
     bundle: Bundle
-    vocabulary: dict[str, int]
-    vocab_tokens: int
+    reading: Reading
     blocks: int
     block_tokens: int
 
@@ -74,28 +70,22 @@ def load_drafting(target: Target, options: Options, settings: EngineSettings) ->
 
 
 def _load_draft(bundle: Bundle, target: Target, settings: EngineSettings) -> DraftModel:
-    with model_folder(bundle) as folder:
-        model = load_model(folder, bundle, torch.device(settings.device))
-        vocabulary = load_tokenizer(folder).get_vocab()
-    config = model.config.get_text_config()
-    if (vocabulary, config.vocab_size) != (target.vocabulary, target.vocab_tokens):
+    options = options_of(bundle.manifest)
+    opened = open_model(bundle, options, settings, target.block_tokens)
+    if _tokens(opened.reading) != _tokens(target.reading):
         raise BundleError(
             f"the draft bundle {bundle.manifest.ref} has other tokens than its target",
             param="execution.options.speculation.bundle",
         )
-    forward = assemble(
-        model,
-        KvShape.of(model, target.block_tokens),
-        target.blocks,
-        plain=plain_logits(model),
-        options=options_of(bundle.manifest),
-        threads=settings.threads,
-        max_slots=settings.max_slots,
-    )
+    forward = assemble(opened, target.blocks, options)
     return DraftModel(
         forward.runner,
         forward.cache,
         blocks=target.blocks,
-        context_tokens=config.max_position_embeddings,
-        drawer=forward.drawer,
+        context_tokens=opened.reading.context_tokens,
     )
+
+
+def _tokens(reading: Reading) -> tuple[dict[str, int], int]:
+    """Return a model's tokens, and the rows of its embedding."""
+    return Tokenizer.from_str(reading.tokenizer.backend).get_vocab(), reading.vocab_tokens

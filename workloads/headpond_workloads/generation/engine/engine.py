@@ -15,7 +15,7 @@ from headpond_workloads.generation.engine.forward import Runner
 from headpond_workloads.generation.engine.limits import Limits
 from headpond_workloads.generation.engine.output import OutputWriter
 from headpond_workloads.generation.engine.rows import draw, span, split
-from headpond_workloads.generation.engine.sampler import Drawer, Drawn, SamplerState
+from headpond_workloads.generation.engine.sampler import Drawn, SamplerState
 from headpond_workloads.generation.engine.sequence import Portion, Prepared, Slot, Status
 from headpond_workloads.generation.engine.speculation import Speculation
 from headpond_workloads.generation.engine.text import TextStream
@@ -38,7 +38,7 @@ _ANSWERED = Prepared(item=GenerationItem(prompt=Prompt()), token_ids=(), max_out
 class GenerationEngine:
     """Continuous generation over one model and one paged KV cache."""
 
-    def __init__(  # noqa: PLR0913 - the parts of an engine, by keyword
+    def __init__(
         self,
         *,
         tokenizer: Tokenizer,
@@ -49,7 +49,6 @@ class GenerationEngine:
         eos_ids: frozenset[int],
         symbols: Mapping[str, int],
         speculation: Speculation | None = None,
-        drawer: Drawer | None = None,
     ) -> None:
         """Put the parts together; `load` makes them.
 
@@ -62,7 +61,6 @@ class GenerationEngine:
             eos_ids: The tokens that end a sequence.
             symbols: What the model is, in the record's symbols.
             speculation: Makes drafts; None draws one token a step.
-            drawer: The runner's own way to draw tokens, if it has one.
         """
         self._tokenizer = tokenizer
         self._conversation = conversation
@@ -71,7 +69,6 @@ class GenerationEngine:
         self._limits = limits
         self._symbols = symbols
         self._speculation = speculation
-        self._drawer = drawer
         self._eos_ids = eos_ids
         self._writer = OutputWriter(tokenizer.vocabulary, eos_ids)
 
@@ -181,7 +178,7 @@ class GenerationEngine:
             self._speculation.propose(portions)
         logits = self._runner.forward([span(portion) for portion in portions])
         logits, scores = split(portions, logits)
-        drawn = draw(portions, logits, self._drawer)
+        drawn = draw(portions, logits)
         # Nothing below fails: up to here no slot has changed, from here on all of them do.
         return [
             self._advance(portion, scored, tokens)

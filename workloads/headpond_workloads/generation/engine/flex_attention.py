@@ -26,7 +26,8 @@ from torch.nn.functional import pad
 from headpond.errors import BundleError
 from headpond_workloads.generation.engine.attention import Window
 from headpond_workloads.generation.engine.forward import Span
-from headpond_workloads.generation.engine.kv_cache import KvCache, KvShape
+from headpond_workloads.generation.engine.kv_cache import KvCache
+from headpond_workloads.generation.engine.kv_shape import KvShape
 from headpond_workloads.generation.engine.transfer import integers
 
 TILE_ROWS = 128

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor
+from headpond_workloads.generation.engine.kv_shape import KvShape
+from headpond_workloads.generation.engine.logits import Logits
+from headpond_workloads.generation.engine.reading import Reading
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,11 +39,11 @@ class Span:
 class Runner(Protocol):
     """Computes the spans of a step in one forward."""
 
-    def forward(self, spans: Sequence[Span]) -> Tensor:
+    def forward(self, spans: Sequence[Span]) -> Logits:
         """Compute every span and return the logits that are wanted.
 
         Returns:
-            Float32, of shape [logits wanted, vocabulary], in the order of `spans`.
+            A row for each that is wanted, in the order of `spans`.
         """
         ...
 
@@ -57,3 +59,31 @@ class CacheMemory(Protocol):
     def clear(self, blocks: Sequence[int]) -> None:
         """Set blocks to zero, for a new holder."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forward:
+    """What `GenerationEngine` computes with.
+
+    Attributes:
+        runner: Computes steps.
+        cache: The memory of keys and values that it reads and writes.
+    """
+
+    runner: Runner
+    cache: CacheMemory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A bundle's model, ready to be given memory.
+
+    Attributes:
+        reading: What it is.
+        shape: Of its keys and values.
+        make: Gives it a cache of a shape and so many blocks.
+    """
+
+    reading: Reading
+    shape: KvShape
+    make: Callable[[KvShape, int], Forward]

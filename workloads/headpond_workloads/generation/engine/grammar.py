@@ -15,14 +15,13 @@ from hashlib import blake2b
 from threading import Lock
 
 import numpy as np
-import torch
 from llguidance import LLMatcher, LLTokenizer
-from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
-from headpond.errors import InvalidRequest
+from headpond.errors import EngineFailed, InvalidRequest
 from headpond_workloads.generation.engine.grammar_child import LIMITS, refusal
 from headpond_workloads.generation.engine.grammar_trial import GrammarTrial
+from headpond_workloads.generation.engine.logits import Masks
+from headpond_workloads.generation.engine.reading import TokenizerReading
 from headpond_workloads.generation.engine.token_gate import Bits, TokenGate
 from headpond_workloads.generation.engine.trial_queue import TrialQueue
 from headpond_workloads.generation.engine.vocabulary import spelled_out
@@ -72,25 +71,18 @@ class Matcher:
         return InvalidRequest(f"it can't be held: {refusal(self._matcher)}", param=self._param)
 
 
-def mask(logits: Tensor, held: Sequence[tuple[int, TokenGate]]) -> None:
-    """Set the logits of tokens that can't follow to minus infinity, in place.
-
-    Args:
-        logits: Of shape [rows, vocabulary].
-        held: Rows with what holds them.
-    """
-    bits = np.stack([matcher.bits() for _, matcher in held]).view(np.uint8)
-    forbidden = np.unpackbits(~bits, axis=1, count=logits.shape[1], bitorder="little")
-    masks = torch.from_numpy(forbidden.view(np.bool_)).to(logits.device)
-    for (row, _), each in zip(held, masks, strict=True):
-        logits[row].masked_fill_(each, float("-inf"))
+def masks(gates: Sequence[TokenGate], vocab_tokens: int) -> Masks:
+    """Return which tokens can't follow, of shape [gates, vocabulary]."""
+    bits = np.stack([each.bits() for each in gates]).view(np.uint8)
+    forbidden = np.unpackbits(~bits, axis=1, count=vocab_tokens, bitorder="little")
+    return forbidden.view(np.bool_)
 
 
 class Grammars:
     """Compiles grammars for one tokenizer; safe to call from several threads."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, vocab_tokens: int, eos_ids: frozenset[int]
+        self, tokenizer: TokenizerReading, vocab_tokens: int, eos_ids: frozenset[int]
     ) -> None:
         """Prepare nothing: reading the vocabulary takes a while, and many never need it.
 
@@ -100,6 +92,9 @@ class Grammars:
             eos_ids: Tokens that may end an output that is complete.
         """
         self._tokenizer = tokenizer
+        self._added = {
+            each["content"]: each["id"] for each in json.loads(tokenizer.backend)["added_tokens"]
+        }
         self._vocab_tokens = vocab_tokens
         self._eos_ids = sorted(eos_ids)
         self._lock = Lock()
@@ -144,7 +139,7 @@ class Grammars:
     def token(self, text: str) -> str:
         """Return a text in Lark: as the token that it is for this model, or spelled out."""
         native, _ = self._prepared()
-        token_id = self._tokenizer.get_added_vocab().get(text)
+        token_id = self._added.get(text)
         if token_id is not None and native.is_special_token(token_id):
             return f"<[{token_id}]>"
         return json.dumps(text, ensure_ascii=False)
@@ -188,12 +183,21 @@ class Grammars:
                 _, (_, dropped) = self._compiled.popitem(last=False)
                 total -= dropped
 
+    def _ends(self) -> list[int]:
+        """Return the tokens that may end an output; the tokenizer's where the model names none."""
+        if self._eos_ids:
+            return self._eos_ids
+        named = self._added.get(str(self._tokenizer.special_tokens.get("eos_token")))
+        if named is None:
+            raise EngineFailed("the model has no token that could end an output of a form")
+        return [named]
+
     def _prepared(self) -> tuple[LLTokenizer, GrammarTrial]:
         """Read the vocabulary, once."""
         with self._lock:
             if self._native is None or self._trial is None:
-                text = spelled_out(self._tokenizer.backend_tokenizer.to_str())
-                ends = self._eos_ids or [self._tokenizer.eos_token_id]
+                text = spelled_out(self._tokenizer.backend)
+                ends = self._ends()
                 self._native = LLTokenizer(text, n_vocab=self._vocab_tokens, eos_token=ends)
                 self._trial = GrammarTrial(
                     {"tokenizer": text, "vocab_tokens": self._vocab_tokens, "eos_ids": [*ends]}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event, Lock, Timer
@@ -15,6 +13,7 @@ from weakref import finalize
 from headpond.engine import Json
 from headpond.errors import EngineFailed, Overloaded
 from headpond_workloads.generation.engine import grammar_child
+from headpond_workloads.generation.engine.apart import module_command, module_environment
 
 _WALL_S = 20.0
 """After this a trial is given up, however little it may have been able to compute."""
@@ -60,11 +59,11 @@ class GrammarTrial:
         if self._child is None or self._child.poll() is not None:
             try:
                 self._child = subprocess.Popen(  # noqa: S603 - our own module
-                    [sys.executable, "-m", grammar_child.__name__],
+                    module_command(grammar_child.__name__),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                    env=module_environment(),
                 )
             except OSError as error:
                 raise EngineFailed(f"no process to try grammars in: {error.strerror}") from error

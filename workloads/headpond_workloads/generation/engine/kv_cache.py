@@ -3,49 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from headpond.state import DTYPE_BYTES
+from headpond_workloads.generation.engine.kv_shape import KvShape
 from headpond_workloads.generation.engine.transfer import integers
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KvShape:
-    """What one token's keys and values look like in one model.
-
-    Attributes:
-        block_tokens: Tokens in one block.
-        dtype: The compute dtype by name.
-    """
-
-    layers: int
-    kv_heads: int
-    head_dim: int
-    block_tokens: int
-    dtype: str
-
-    @classmethod
-    def of(cls, model: PreTrainedModel, block_tokens: int) -> KvShape:
-        """Read the shape from a model's configuration."""
-        config = model.config.get_text_config()
-        heads = config.num_attention_heads
-        return cls(
-            layers=config.num_hidden_layers,
-            kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-            head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
-            block_tokens=block_tokens,
-            dtype=str(model.dtype).removeprefix("torch."),
-        )
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of one block over all layers."""
-        per_token = self.layers * 2 * self.kv_heads * self.head_dim * DTYPE_BYTES[self.dtype]
-        return self.block_tokens * per_token
 
 
 class KvCache:

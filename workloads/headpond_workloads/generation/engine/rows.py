@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from torch import Tensor
-
 from headpond_workloads.generation.engine.forward import Span
-from headpond_workloads.generation.engine.sampler import Draw, Drawer, Drawn, sample
+from headpond_workloads.generation.engine.logits import Logits
+from headpond_workloads.generation.engine.sampler import Draw, Drawn, sample
 from headpond_workloads.generation.engine.scoring import score
 from headpond_workloads.generation.engine.sequence import Portion
 
@@ -26,15 +25,12 @@ def span(portion: Portion) -> Span:
     )
 
 
-def draw(
-    portions: Sequence[Portion], logits: Tensor, drawer: Drawer | None = None
-) -> list[Sequence[Drawn]]:
+def draw(portions: Sequence[Portion], logits: Logits) -> list[Sequence[Drawn]]:
     """Return the tokens drawn for each portion: one for each of its drawn rows.
 
     Args:
         portions: The step.
         logits: Of its drawn rows; overwritten.
-        drawer: The runner's own way to draw tokens, if it has one.
     """
     draws: list[Draw] = []
     for portion in portions:
@@ -44,11 +40,11 @@ def draw(
             Draw(state=slot.sampler, position=position + at, logprobs=logprobs)
             for at in range(portion.drawn_rows)
         ]
-    drawn = iter(sample(logits, draws, drawer))
+    drawn = iter(sample(logits, draws))
     return [list(islice(drawn, portion.drawn_rows)) for portion in portions]
 
 
-def split(portions: Sequence[Portion], logits: Tensor) -> tuple[Tensor, list[list[Drawn]]]:
+def split(portions: Sequence[Portion], logits: Logits) -> tuple[Logits, list[list[Drawn]]]:
     """Take the scored rows out of a step's logits.
 
     Returns:
@@ -61,13 +57,13 @@ def split(portions: Sequence[Portion], logits: Tensor) -> tuple[Tensor, list[lis
     row = 0
     for portion in portions:
         scored, drawn = portion.scored_rows, portion.drawn_rows
-        scores.append(_scores(portion, logits[row : row + scored]))
+        scores.append(_scores(portion, logits.take(range(row, row + scored))))
         drawn_rows += range(row + scored, row + scored + drawn)
         row += scored + drawn
-    return logits[drawn_rows], scores
+    return logits.take(drawn_rows), scores
 
 
-def _scores(portion: Portion, logits: Tensor) -> list[Drawn]:
+def _scores(portion: Portion, logits: Logits) -> list[Drawn]:
     prepared = portion.slot.prepared
     if not portion.scored_rows or prepared.item.prompt_logprobs is None:
         return []

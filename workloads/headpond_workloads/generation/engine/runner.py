@@ -13,6 +13,7 @@ from headpond_workloads.generation.engine.attention import Attention, PagedStep
 from headpond_workloads.generation.engine.forward import Span
 from headpond_workloads.generation.engine.kv_cache import KvCache
 from headpond_workloads.generation.engine.static_decode import StaticDecode
+from headpond_workloads.generation.engine.torch_logits import TorchLogits
 from headpond_workloads.generation.engine.transfer import integers
 
 Row = TypeVar("Row")
@@ -42,14 +43,14 @@ class ModelRunner:
         self._decode = decode
 
     @torch.inference_mode()
-    def forward(self, spans: Sequence[Span]) -> Tensor:
+    def forward(self, spans: Sequence[Span]) -> TorchLogits:
         """Compute every span and return the logits that are wanted.
 
         Returns:
-            Float32, of shape [logits wanted, vocabulary], in the order of `spans`.
+            A row for each that is wanted, in the order of `spans`.
         """
         if self._decode is not None and self._decode.fits(spans):
-            return self._decode.forward(spans)
+            return TorchLogits(self._decode.forward(spans))
         order = sorted(range(len(spans)), key=lambda at: _packing(spans[at]))
         packed = [spans[at] for at in order]
         ends = dict(zip(order, _ends(packed), strict=True))
@@ -62,7 +63,7 @@ class ModelRunner:
             **self._inputs(packed if len(packed[0].token_ids) > 1 else _not_alone(packed)),
         )
         logits: Tensor = output.logits[0, : len(wanted)]
-        return logits.float()
+        return TorchLogits(logits.float())
 
     def _inputs(self, packed: Sequence[Span]) -> dict[str, Tensor | PagedStep]:
         positions = [at for span in packed for at in range(span.start, span.end)]

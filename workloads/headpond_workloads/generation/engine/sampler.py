@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from secrets import randbits
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headpond.errors import HeadpondError
-from headpond_workloads.generation.engine.drawing import draw_rows
-from headpond_workloads.generation.engine.grammar import mask
+from headpond_workloads.generation.engine.grammar import masks
+from headpond_workloads.generation.engine.logits import Logits
 from headpond_workloads.generation.engine.token_gate import TokenGate
 from headpond_workloads.generation.items import Sampling
 
@@ -77,22 +75,20 @@ class SamplerState:
         """
         return float(np.random.Generator(np.random.Philox(self._seed, counter=position)).random())
 
-    def adjust(self, logits: Tensor) -> None:
+    def adjust(self, logits: Logits, row: int) -> None:
         """Apply bias and penalties to one row of logits, in place."""
         sampling = self.sampling
         if sampling.logit_bias:
-            _add(logits, list(sampling.logit_bias), list(sampling.logit_bias.values()))
+            logits.add(row, list(sampling.logit_bias), list(sampling.logit_bias.values()))
         if self._counts is None:
             return
         if sampling.repetition_penalty != 1.0:
-            seen = torch.tensor([*self._prompt | self._counts.keys()], device=logits.device)
-            value = logits[seen]
-            penalty = sampling.repetition_penalty
-            logits[seen] = torch.where(value > 0, value / penalty, value * penalty)
+            seen = [*self._prompt | self._counts.keys()]
+            logits.penalize(row, seen, sampling.repetition_penalty)
         if self._counts and (sampling.frequency_penalty or sampling.presence_penalty):
             frequency, presence = sampling.frequency_penalty, sampling.presence_penalty
             amounts = [-(frequency * count + presence) for count in self._counts.values()]
-            _add(logits, list(self._counts), amounts)
+            logits.add(row, list(self._counts), amounts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,32 +121,20 @@ class Drawn:
     top: tuple[tuple[int, float], ...] = ()
 
 
-Drawer = Callable[[Tensor, Sequence[Sampling], Sequence[float]], Sequence[int]]
-"""Draws a token for each row of logits, at its temperature and through its filters, at its
-random number in [0, 1)."""
-
-
-@torch.inference_mode()
-def sample(logits: Tensor, draws: Sequence[Draw], drawer: Drawer | None = None) -> list[Drawn]:
+def sample(logits: Logits, draws: Sequence[Draw]) -> list[Drawn]:
     """Choose one token per row.
 
     Args:
-        logits: Float32, of shape [len(draws), vocabulary]; overwritten.
+        logits: A row for each of `draws`; overwritten.
         draws: What is asked for, row by row.
-        drawer: Draws where the temperature is not 0; `draw_rows` when None.
     """
-    usable = logits.amax(dim=-1).isfinite()  # NaN wins amax, so one pass finds it
     wanted = [row for row, draw in enumerate(draws) if draw.logprobs is not None]
-    normalized = logits[wanted].log_softmax(dim=-1) if wanted else logits[:0]
+    log_probs = logits.log_probs(wanted) if wanted else None
     for row, draw in enumerate(draws):
-        draw.state.adjust(logits[row])
-    held = [(row, each.state.matcher) for row, each in enumerate(draws) if each.state.matcher]
-    if held:
-        mask(logits, held)
-        rows = [row for row, _ in held]
-        usable[rows] &= logits[rows].amax(dim=-1).isfinite()
-    # In one copy: a GPU is waited for once.
-    finite, token_ids = torch.stack((usable.long(), logits.argmax(dim=-1))).tolist()
+        draw.state.adjust(logits, row)
+    broken = _hold(logits, draws)
+    likeliest, finite = logits.likeliest()
+    token_ids = list(likeliest)
     drawn = [
         row
         for row, draw in enumerate(draws)
@@ -159,33 +143,33 @@ def sample(logits: Tensor, draws: Sequence[Draw], drawer: Drawer | None = None) 
     if drawn:
         samplings = [draws[row].state.sampling for row in drawn]
         uniforms = [draws[row].state.uniform(draws[row].position) for row in drawn]
-        chosen = logits if len(drawn) == len(draws) else logits[drawn]
-        picked = (drawer or draw_rows)(chosen, samplings, uniforms)
-        for row, token_id in zip(drawn, picked, strict=True):
+        for row, token_id in zip(drawn, logits.draw(drawn, samplings, uniforms), strict=True):
             token_ids[row] = token_id
     result = [
-        Drawn(token_id=token_id if ok else None)
-        for token_id, ok in zip(token_ids, finite, strict=True)
+        Drawn(token_id=token_id if good and row not in broken else None)
+        for row, (token_id, good) in enumerate(zip(token_ids, finite, strict=True))
     ]
-    for row, values in zip(wanted, normalized, strict=True):
-        result[row] = _with_logprobs(result[row], values, draws[row].logprobs or 0)
+    if log_probs is not None:
+        counts = [draws[row].logprobs or 0 for row in wanted]
+        found = log_probs.read([token_ids[row] for row in wanted], counts)
+        for row, each in zip(wanted, found, strict=True):
+            if result[row].token_id is not None:
+                result[row] = replace(result[row], logprob=each.logprob, top=each.top)
     return result
 
 
-def _with_logprobs(drawn: Drawn, normalized: Tensor, count: int) -> Drawn:
-    if drawn.token_id is None:
-        return drawn
-    values, token_ids = normalized.topk(min(count, normalized.shape[-1]))
-    return Drawn(
-        token_id=drawn.token_id,
-        logprob=float(normalized[drawn.token_id]),
-        top=tuple(zip(token_ids.tolist(), values.tolist(), strict=True)),
-    )
+def _hold(logits: Logits, draws: Sequence[Draw]) -> set[int]:
+    """Forbid what can't follow, and return the rows that were not finite before.
 
-
-def _add(logits: Tensor, token_ids: list[int], amounts: list[float]) -> None:
-    at = torch.tensor(token_ids, device=logits.device)
-    logits[at] += torch.tensor(amounts, dtype=logits.dtype, device=logits.device)
+    A mask may hide a NaN.
+    """
+    held = {row: each.state.matcher for row, each in enumerate(draws) if each.state.matcher}
+    if not held:
+        return set()
+    rows = list(held)
+    _, finite = logits.take(rows).likeliest()
+    logits.forbid(rows, masks(list(held.values()), logits.shape[1]))
+    return {row for row, good in zip(rows, finite, strict=True) if not good}
 
 
 def _penalized(sampling: Sampling) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from threading import Lock
-from typing import cast
+from collections.abc import Sequence
 
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Tokenizer as Backend
 
 from headpond.engine import Json
-from headpond.errors import InvalidRequest
+from headpond.errors import BundleError, InvalidRequest
+from headpond_workloads.generation.engine.chat_template import ChatTemplate
+from headpond_workloads.generation.engine.control_tokens import ControlTokens
+from headpond_workloads.generation.engine.reading import TokenizerReading
 from headpond_workloads.generation.engine.tool_words import ToolWords, described
 from headpond_workloads.generation.engine.turns import check_keys, options, turn
 from headpond_workloads.generation.engine.vocabulary import Vocabulary, longest_bytes
@@ -25,6 +26,9 @@ from headpond_workloads.generation.items import (
 _ENDING_TOKENS = 16
 """Enough to see with which mark a prompt ends."""
 
+_HERE = "\U000f0002"
+"""A private character: where the last message ends that the model goes on with."""
+
 
 class Tokenizer:
     """Renders chat templates and tokenizes; safe to call from several threads.
@@ -36,7 +40,7 @@ class Tokenizer:
 
     def __init__(
         self,
-        backend: PreTrainedTokenizerFast,
+        reading: TokenizerReading,
         *,
         vocab_tokens: int,
         chat_template: str | None,
@@ -45,18 +49,28 @@ class Tokenizer:
         """Wrap a tokenizer.
 
         Args:
-            backend: The tokenizer as transformers loads it.
+            reading: The tokenizer as transformers loads it.
             vocab_tokens: Rows of the model's embedding; larger IDs are refused.
             chat_template: Used instead of the tokenizer's own.
             words: Tell of tools where the template doesn't; None where there can't be any.
+
+        Raises:
+            BundleError: A template is none, or tokens have no exact bytes.
         """
-        self._backend = backend
+        self._reading = reading
+        self._backend = Backend.from_str(reading.backend)
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._backend.encode_special_tokens = reading.splits_special
         self._vocab_tokens = vocab_tokens
-        self._chat_template = chat_template
+        self._special: dict[str, Json] = {
+            role: token if isinstance(token, str) else [*token]
+            for role, token in reading.special_tokens.items()
+        }
+        self._templates = self._compiled(chat_template)
         self._words = words
-        self._lock = Lock()  # encoding sets options on the shared Rust object
-        self.vocabulary = Vocabulary(backend.backend_tokenizer)
-        self._longest_bytes = longest_bytes(backend.backend_tokenizer, self.vocabulary)
+        self.vocabulary = Vocabulary(self._backend)
+        self._longest_bytes = longest_bytes(self._backend, self.vocabulary)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Return the token IDs of a prompt.
@@ -100,19 +114,18 @@ class Tokenizer:
         return self._spelled(self._encoded(item.prompt), context_tokens)
 
     def _spelled(self, token_ids: Sequence[int], context_tokens: int) -> Tokens:
-        with self._lock:
-            text = self._backend.decode(list(token_ids))
+        text = self._backend.decode(list(token_ids), skip_special_tokens=False)
         return Tokens(
             token_ids=tuple(token_ids),
             pieces=tuple(map(self.vocabulary.text, token_ids)),
-            text=cast("str", text),
+            text=text,
             context_tokens=context_tokens,
         )
 
     def control_ids(self, tokens: Sequence[str]) -> frozenset[int]:
         """Return the IDs of tokens by their exact spelling; unknown ones are left out."""
-        vocabulary = self._backend.get_vocab()
-        return frozenset(vocabulary[token] for token in tokens if token in vocabulary)
+        found = map(self._backend.token_to_id, tokens)
+        return frozenset(each for each in found if each is not None)
 
     def _encoded(self, prompt: Prompt) -> list[int]:
         if prompt.token_ids is not None:
@@ -122,8 +135,7 @@ class Tokenizer:
         return self._tokenized(prompt.text, add_special_tokens=prompt.add_special_tokens)
 
     def _tokenized(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        with self._lock:
-            token_ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens)
+        token_ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
         return token_ids
 
     def _checked(self, token_ids: Sequence[int], param: str) -> list[int]:
@@ -138,47 +150,77 @@ class Tokenizer:
     def _render(self, prompt: Prompt) -> list[int]:
         if not prompt.messages:
             raise InvalidRequest("there are no messages; give at least one", param=prompt.param)
-        template = self._template(prompt)
+        template, control = self._template(prompt)
         messages, tools = prompt.messages, prompt.tools
-        knows_tools = "tools" in template
+        knows_tools = "tools" in template.source
         if not knows_tools:
             messages = self._told(prompt)
             tools = ()
         syntax = self._words.syntax if self._words is not None else None
         turns = [turn(message, syntax) for message in messages]
         told = [described(tool) for tool in tools]
-        documents = self._documents(prompt, template)
-        keyed = [*turns, *told, *documents, options(prompt)]
-        check_keys(keyed, self.vocabulary.control, prompt.param)
-        # transformers types messages as texts alone; templates take calls and tools too.
-        render = cast("Callable[..., list[int]]", self._backend.apply_chat_template)
+        documents = self._documents(prompt, template.source)
+        own = options(prompt)
+        check_keys([*turns, *told, *documents, own], self.vocabulary.control, prompt.param)
+        marked = [control.mark(each) for each in turns]
+        variables: dict[str, Json] = {
+            **self._special,
+            **{name: control.mark(value) for name, value in own.items()},
+            "messages": _open_ended(marked) if prompt.end == "inside" else marked,
+            "tools": control.mark([*told]) if told else None,
+            "documents": control.mark([*documents]) if documents else None,
+            "add_generation_prompt": prompt.end == "answer",
+        }
         try:
-            with self._lock:
-                return render(
-                    turns,
-                    tools=told or None,
-                    documents=documents or None,
-                    chat_template=template,
-                    add_generation_prompt=prompt.end == "answer",
-                    continue_final_message=prompt.end == "inside",
-                    sanitize_control_tokens=True,
-                    return_dict=False,
-                    **options(prompt),
-                )
+            text = template.render(variables)
+            if prompt.end == "inside":
+                text = _cut(text)
+            return control.encode(self._backend, text)
         except (TemplateError, ValueError, TypeError, RecursionError) as error:
             raise InvalidRequest(
                 f"the model's chat template refuses these messages: {error}", param=prompt.param
             ) from error
 
-    def _template(self, prompt: Prompt) -> str:
+    def _template(self, prompt: Prompt) -> tuple[ChatTemplate, ControlTokens]:
+        """Return the template for a prompt, and what only it may write."""
+        wanted = [*(["tool_use"] if prompt.tools else []), "default"]
+        for name in wanted:
+            if name in self._templates:
+                return self._templates[name]
+        raise InvalidRequest("this model has no chat template; send a prompt", param=prompt.param)
+
+    def _compiled(self, own: str | None) -> dict[str, tuple[ChatTemplate, ControlTokens]]:
+        """Compile the bundle's own template, or else those of the tokenizer, by name."""
+        sources = self._reading.templates
+        if own is not None:
+            sources = {"default": sources.get(own, own)}
         try:
-            return self._backend.get_chat_template(
-                self._chat_template, [{}] if prompt.tools else None
+            return {name: self._with_control(ChatTemplate(each)) for name, each in sources.items()}
+        except TemplateError as error:
+            raise BundleError(
+                f"the chat template is none: {error}", param="input.chat_template"
+            ) from error
+
+    def _with_control(self, template: ChatTemplate) -> tuple[ChatTemplate, ControlTokens]:
+        """Return a template with the tokens that nobody else may write.
+
+        They are the special ones, and added ones that the tokenizer lists, or that stand in
+        the template where it has no list (but for white space).
+        """
+        added = self._backend.get_added_tokens_decoder().values()
+        listed = self._reading.chat_control_tokens
+        control = [
+            each.content
+            for each in added
+            if each.special
+            or (
+                each.content in listed
+                if listed is not None
+                else not each.content.isspace()
+                and any(each.content in literal for literal in template.literals)
             )
-        except ValueError:
-            raise InvalidRequest(
-                "this model has no chat template; send a prompt", param=prompt.param
-            ) from None
+        ]
+        return template, ControlTokens(control, [each.content for each in added])
 
     def _documents(self, prompt: Prompt, template: str) -> list[dict[str, Json]]:
         if prompt.documents and "documents" not in template:
@@ -196,3 +238,23 @@ class Tokenizer:
         if prompt.tools:
             raise InvalidRequest("this model knows of no tools", param="tools")
         return messages
+
+
+def _open_ended(turns: list[Json]) -> list[Json]:
+    """Return turns with a sign at the end of the last one's text."""
+    last = turns[-1]
+    if not isinstance(last, dict) or not isinstance(last.get("content"), str):
+        raise InvalidRequest("the last message has no text to go on with", param="messages")
+    return [*turns[:-1], {**last, "content": f"{last['content']}{_HERE}"}]
+
+
+def _cut(text: str) -> str:
+    """Return a rendered text up to the sign that `_open_ended` set.
+
+    Raises:
+        ValueError: The template left it out.
+    """
+    before, sign, _ = text.rpartition(_HERE)
+    if not sign:
+        raise ValueError("it leaves out the last message")
+    return before

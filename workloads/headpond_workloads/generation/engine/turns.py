@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping
-
-from transformers import PreTrainedTokenizerFast
 
 from headpond.engine import Json
 from headpond.errors import InvalidRequest
@@ -14,8 +11,15 @@ from headpond_workloads.generation.engine.tool_syntax import ToolSyntax
 from headpond_workloads.generation.items import Message, Prompt
 
 _OWN_VARIABLES = frozenset(
-    inspect.signature(PreTrainedTokenizerFast.apply_chat_template).parameters
-) | {"messages", "tools", "bos_token", "eos_token"}
+    {
+        *("messages", "tools", "documents", "bos_token", "eos_token", "add_generation_prompt"),
+        # Settings that transformers takes beside the variables: nobody should think that they
+        # had any effect here.
+        *("self", "conversation", "chat_template", "continue_final_message", "tokenize"),
+        *("sanitize_control_tokens", "padding", "truncation", "max_length", "return_tensors"),
+        *("return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs", "kwargs"),
+    }
+)
 """Variables and settings of a template that a request can't set."""
 
 
@@ -30,7 +34,8 @@ def turn(message: Message, syntax: ToolSyntax | None) -> dict[str, Json]:
     if message.name is not None:
         shaped["name"] = message.name
     if message.reasoning is not None:
-        shaped["reasoning_content"] = message.reasoning
+        # Both names are in use among templates.
+        shaped["reasoning_content"] = shaped["thinking"] = message.reasoning
     if message.tool_call_id is not None:
         shaped["tool_call_id"] = _fitting(message.tool_call_id, syntax)
     if message.tool_calls:

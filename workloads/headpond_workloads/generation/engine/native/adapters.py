@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ctypes import POINTER, Array, cast
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from headpond_workloads.generation.engine.adapters import AdapterWeights, Addition
 from headpond_workloads.generation.engine.native.structures import Adapter, LowRank, Model
-from headpond_workloads.native.packing import GROUP, Format, pack
+from headpond_workloads.native.memory import Arena
+from headpond_workloads.native.packing import GROUP, Format, Weights, pack
 from headpond_workloads.native.structures import Matrix
 
 _PRODUCTS = (
@@ -31,7 +31,8 @@ class NativeAdapters:
         Raises:
             ValueError: An adapter has layers or shapes that the model has not.
         """
-        self._kept: list[Tensor] = []
+        self._kept: list[Weights] = []
+        self._arena = Arena()
         self._layers: list[Array[LowRank]] = []
         self.structures = (Adapter * len(adapters))(
             *(self._adapter(model, adapter) for adapter in adapters)
@@ -61,8 +62,8 @@ class NativeAdapters:
         if not present:
             return LowRank()
         rank = sum(each.down.shape[0] for each in present)
-        down = torch.zeros(-(-rank // GROUP) * GROUP, present[0].down.shape[1])
-        up = torch.zeros(sum(outputs), len(down))
+        down = np.zeros((-(-rank // GROUP) * GROUP, present[0].down.shape[1]), dtype=np.float32)
+        up = np.zeros((sum(outputs), len(down)), dtype=np.float32)
         row = column = 0
         for addition, count in zip(additions, outputs, strict=True):
             if addition is not None:
@@ -73,9 +74,9 @@ class NativeAdapters:
             column += count
         return LowRank(down=self._pack(down), up=self._pack(up))
 
-    def _pack(self, weights: Tensor) -> Matrix:
-        packed = pack([weights], Format.FLOAT32)
-        self._kept += packed.tensors
+    def _pack(self, weights: Weights) -> Matrix:
+        packed = pack([weights], Format.FLOAT32, arena=self._arena)
+        self._kept += packed.arrays
         return packed.matrix
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
-from headpond_workloads.generation.engine.kv_cache import KvShape
+from headpond_workloads.generation.engine.kv_shape import KvShape
 from headpond_workloads.generation.engine.native.structures import Cache
 from headpond_workloads.native.memory import zeros
 
@@ -26,16 +24,15 @@ class NativeKvCache:
         if shape.block_tokens % PIECE_TOKENS:
             raise ValueError(f"blocks of {shape.block_tokens} tokens are no multiple of 16")
         self.block_tokens = shape.block_tokens
-        dtype = getattr(torch, shape.dtype)
-        flat = zeros(blocks * shape.block_bytes // dtype.itemsize, dtype)
-        self._blocks = flat.view(shape.layers, blocks, -1)
+        flat = zeros(blocks * shape.block_bytes)
+        self._blocks = flat.reshape(shape.layers, blocks, -1)
         self.structure = Cache(
-            flat.data_ptr(),
+            flat.ctypes.data,
             blocks,
             shape.block_tokens,
             shape.kv_heads,
             shape.head_dim,
-            int(dtype is torch.bfloat16),
+            int(shape.dtype == "bfloat16"),
         )
 
     def clear(self, blocks: Sequence[int]) -> None:

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from ctypes import byref
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headpond.errors import EngineFailed
 from headpond_workloads.generation.engine.forward import Span
 from headpond_workloads.generation.engine.native.adapters import NativeAdapters
 from headpond_workloads.generation.engine.native.cache import NativeKvCache
 from headpond_workloads.generation.engine.native.library import library
+from headpond_workloads.generation.engine.native.logits import NativeLogits
 from headpond_workloads.generation.engine.native.structures import SpanRows, Step
 from headpond_workloads.generation.engine.native.weights import NativeWeights
 
@@ -45,11 +44,11 @@ class NativeRunner:
         self._native.headpond_adapters(self._decoder, adapters.structures, count)
         weakref.finalize(self, self._native.headpond_decoder_free, self._decoder)
 
-    def forward(self, spans: Sequence[Span]) -> Tensor:
+    def forward(self, spans: Sequence[Span]) -> NativeLogits:
         """Compute every span and return the logits that are wanted.
 
         Returns:
-            Float32, of shape [logits wanted, vocabulary], in the order of `spans`.
+            A row for each that is wanted, in the order of `spans`.
 
         Raises:
             EngineFailed: There was not enough memory for so many rows.
@@ -68,7 +67,7 @@ class NativeRunner:
             rows[at] = SpanRows(first, count, span.start, adapter, tables[at].ctypes.data)
             wanted[place] = range(first + count - span.logits, first + count)
         chosen = array("i", [row for each in wanted for row in each])
-        logits = torch.empty(len(chosen), self._vocabulary)
+        logits = np.empty((len(chosen), self._vocabulary), dtype=np.float32)
         step = Step(
             rows=len(tokens),
             spans=len(spans),
@@ -76,11 +75,11 @@ class NativeRunner:
             tokens=tokens.buffer_info()[0],
             span=rows,
             wanted_rows=chosen.buffer_info()[0],
-            logits=logits.data_ptr(),
+            logits=logits.ctypes.data,
         )
         if self._native.headpond_forward(self._decoder, byref(step)):
             raise EngineFailed("there is not enough memory for the step")
-        return logits
+        return NativeLogits(logits)
 
 
 def _by_adapter(spans: Sequence[Span]) -> Sequence[int]:

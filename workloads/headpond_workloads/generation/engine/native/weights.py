@@ -1,165 +1,165 @@
-"""A transformers model as the native decoder wants it."""
+"""A model's weights as the native decoder wants them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import POINTER, cast
 
-import torch
-from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
 
 from headpond_workloads.generation.engine.native.structures import Layer, Model
+from headpond_workloads.generation.engine.reading import DecoderReading, Reading
 from headpond_workloads.native.library import NativeUnavailable
-from headpond_workloads.native.packing import Format, pack
+from headpond_workloads.native.memory import Arena
+from headpond_workloads.native.packing import Format, Weights, float32, pack
 from headpond_workloads.native.structures import Matrix
 
 ARCHITECTURES = frozenset(
     {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
 )
 _WIDTHS = range(32, 257, 32)
+_DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
 class NativeWeights:
-    """A model's weights, packed; the transformers model is not needed any more."""
+    """A model's weights, packed; what they came from is not needed any more."""
 
     def __init__(
-        self, model: PreTrainedModel, layers: Format, head: Format, positions: int
+        self, reading: Reading, weights: Mapping[str, Weights], layers: Format, head: Format
     ) -> None:
-        """Pack `model`.
+        """Pack a model.
 
         Args:
-            model: On the CPU, in float32 or bfloat16.
+            reading: What the model is.
+            weights: By the names of transformers; read one after the other.
             layers: The format of the products in layers.
             head: The format of the product that gives the logits.
-            positions: How many positions there can be.
 
         Raises:
             NativeUnavailable: The model is none that the decoder computes.
         """
-        check_supported(model)
-        self._kept: list[Tensor] = []
-        config = model.config.get_text_config()
-        weights = model.state_dict()
-        table, head_weight = weights["model.embed_tokens.weight"], weights["lm_head.weight"]
-        embedding = self._embedding(table, head_weight, head)
-        rotary = model.get_submodule("model.rotary_emb")
-        cosines, sines = self._rotations(rotary, positions)
-        windows = _windows(model)
-        structures = (Layer * config.num_hidden_layers)(
+        decoder = check_supported(reading)
+        self._kept: list[Weights] = []
+        self._arena = Arena()
+        self._dtype = _DTYPES[reading.dtype]
+        self._weights = weights
+        # Where the head's weights are the embedding's, and exact, they serve as both.
+        shared = decoder.tied and head in {Format.FLOAT32, Format.BFLOAT16}
+        structures = (Layer * reading.layers)(
             *(
-                self._layer(_below(weights, f"model.layers.{at}."), layers, windows[at])
-                for at in _layers(model)
+                self._layer(f"model.layers.{at}.", layers, decoder.windows[at] or 0)
+                for at in range(reading.layers)
             )
         )
         self._layers = structures
-        width = head_width(config)
+        cosines, sines = self._rotations(decoder, reading.context_tokens)
+        head_name = "model.embed_tokens" if decoder.tied else "lm_head"
         self.structure = Model(
-            layers=config.num_hidden_layers,
-            hidden=config.hidden_size,
-            heads=config.num_attention_heads,
-            kv_heads=config.num_key_value_heads,
-            width=width,
-            intermediate=config.intermediate_size,
-            vocabulary=config.vocab_size,
-            epsilon=config.rms_norm_eps,
-            scaling=width**-0.5,
+            layers=reading.layers,
+            hidden=decoder.hidden,
+            heads=decoder.heads,
+            kv_heads=reading.kv_heads,
+            width=reading.head_dim,
+            intermediate=decoder.intermediate,
+            vocabulary=reading.vocab_tokens,
+            epsilon=decoder.epsilon,
+            scaling=reading.head_dim**-0.5,
             layer=cast(structures, POINTER(Layer)),
-            embedding=None if embedding is None else embedding.data_ptr(),
-            embedding_bf16=int(model.dtype is torch.bfloat16),
-            final_norm=self._norm(weights, "model.norm"),
-            head=self._pack(head, weights, "lm_head"),
-            cosines=cosines.data_ptr(),
-            sines=sines.data_ptr(),
+            embedding=None if shared else self._keep(self._read("model.embed_tokens.weight")),
+            embedding_bf16=int(reading.dtype == "bfloat16"),
+            final_norm=self._norm("model.norm"),
+            head=self._pack(head, head_name),
+            cosines=self._keep(cosines),
+            sines=self._keep(sines),
         )
 
-    def _embedding(self, table: Tensor, head: Tensor, kind: Format) -> Tensor | None:
-        """Return the embedding's own table, or None where the head's weights are the same."""
-        exact = kind in {Format.FLOAT32, Format.BFLOAT16}
-        return None if exact and table.data_ptr() == head.data_ptr() else self._keep(table.clone())
-
-    def _layer(self, layer: Mapping[str, Tensor], kind: Format, window: int | None) -> Layer:
+    def _layer(self, at: str, kind: Format, window: int) -> Layer:
         return Layer(
-            attention_norm=self._norm(layer, "input_layernorm"),
-            mlp_norm=self._norm(layer, "post_attention_layernorm"),
-            query_norm=self._norm(layer, "self_attn.q_norm"),
-            key_norm=self._norm(layer, "self_attn.k_norm"),
-            qkv=self._pack(kind, layer, *(f"self_attn.{name}_proj" for name in "qkv")),
-            output=self._pack(kind, layer, "self_attn.o_proj"),
-            gate_up=self._pack(kind, layer, "mlp.gate_proj", "mlp.up_proj"),
-            down=self._pack(kind, layer, "mlp.down_proj"),
-            window=window or 0,
+            attention_norm=self._norm(f"{at}input_layernorm"),
+            mlp_norm=self._norm(f"{at}post_attention_layernorm"),
+            query_norm=self._norm(f"{at}self_attn.q_norm"),
+            key_norm=self._norm(f"{at}self_attn.k_norm"),
+            qkv=self._pack(kind, *(f"{at}self_attn.{name}_proj" for name in "qkv")),
+            output=self._pack(kind, f"{at}self_attn.o_proj"),
+            gate_up=self._pack(kind, f"{at}mlp.gate_proj", f"{at}mlp.up_proj"),
+            down=self._pack(kind, f"{at}mlp.down_proj"),
+            window=window,
         )
 
-    def _pack(self, kind: Format, weights: Mapping[str, Tensor], *linears: str) -> Matrix:
+    def _pack(self, kind: Format, *linears: str) -> Matrix:
         packed = pack(
-            [weights[f"{name}.weight"] for name in linears],
+            [self._read(f"{name}.weight") for name in linears],
             kind,
-            [weights.get(f"{name}.bias") for name in linears],
+            [self._read_any(f"{name}.bias") for name in linears],
+            arena=self._arena,
         )
-        self._kept += packed.tensors
+        self._kept += packed.arrays
         return packed.matrix
 
-    def _norm(self, weights: Mapping[str, Tensor], name: str) -> int | None:
-        weight = weights.get(f"{name}.weight")
-        return None if weight is None else self._keep(weight.float().clone()).data_ptr()
+    def _norm(self, name: str) -> int | None:
+        weight = self._read_any(f"{name}.weight")
+        return None if weight is None else self._keep(float32(weight))
 
-    def _keep(self, tensor: Tensor) -> Tensor:
-        self._kept.append(tensor)
-        return tensor
+    def _read(self, name: str) -> Weights:
+        found = self._read_any(name)
+        if found is None:
+            raise NativeUnavailable(f"its files have no {name}")
+        return found
 
-    def _rotations(self, rotary: nn.Module, positions: int) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines by position, of shape [positions, width / 2] each.
+    def _read_any(self, name: str) -> Weights | None:
+        found = self._weights.get(name)
+        if found is None or found.dtype == self._dtype:
+            return found
+        return float32(found).astype(self._dtype)
 
-        The model's own module makes them, so that every scaling it knows is applied.
-        """
-        at = torch.arange(positions).unsqueeze(0)
-        cosines, sines = (
-            self._keep(table[0, :, : table.shape[-1] // 2].float().contiguous())
-            for table in rotary(torch.zeros(1, dtype=torch.float32), at)
-        )
-        return cosines, sines
+    def _keep(self, array: Weights) -> int:
+        """Keep an array and return where it lies."""
+        kept = np.ascontiguousarray(array)
+        self._kept.append(kept)
+        return kept.ctypes.data
 
-
-def _windows(model: PreTrainedModel) -> list[int | None]:
-    """Return each layer's sliding window: Mistral has one for all, others one in some layers."""
-    config = model.config.get_text_config()
-    common = getattr(config, "sliding_window", None)
-    attentions = [model.get_submodule(f"model.layers.{at}.self_attn") for at in _layers(model)]
-    return [getattr(attention, "sliding_window", common) for attention in attentions]
-
-
-def _layers(model: PreTrainedModel) -> range:
-    return range(model.config.get_text_config().num_hidden_layers)
-
-
-def _below(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): each for name, each in weights.items() if name.startswith(prefix)
-    }
+    def _rotations(
+        self, decoder: DecoderReading, positions: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return cosines and sines by position, of shape [positions, width / 2] each."""
+        frequencies = np.array(decoder.frequencies, dtype=np.float32)
+        # As by transformers: the angles are of float32.
+        angles = np.arange(positions, dtype=np.float32)[:, None] * frequencies
+        wide = angles.astype(np.float64)
+        scale = decoder.rotation_scale
+        return (np.cos(wide) * scale).astype(np.float32), (np.sin(wide) * scale).astype(np.float32)
 
 
-def head_width(config: PretrainedConfig) -> int:
-    """Return the width of an attention head."""
-    width: int = getattr(config, "head_dim", 0) or config.hidden_size // config.num_attention_heads
-    return width
-
-
-def check_supported(model: PreTrainedModel) -> None:
-    """Refuse what the decoder does not compute.
+def check_supported(reading: Reading) -> DecoderReading:
+    """Return the decoder, or refuse what is not computed.
 
     Raises:
         NativeUnavailable: Says what.
     """
-    config = model.config.get_text_config()
-    name = type(model).__name__
-    if name not in ARCHITECTURES:
-        raise NativeUnavailable(f"{name} is none of {', '.join(sorted(ARCHITECTURES))}")
-    if config.hidden_act != "silu":
-        raise NativeUnavailable(f"its activation is {config.hidden_act}, not silu")
-    if head_width(config) not in _WIDTHS:
-        raise NativeUnavailable(f"its heads are {head_width(config)} wide")
-    if config.hidden_size % 32 or config.intermediate_size % 32:
+    check_declared(reading.architecture, reading.dtype)
+    decoder = reading.decoder
+    if decoder is None:
+        raise NativeUnavailable(f"{reading.architecture} was not read as a decoder")
+    if decoder.activation != "silu":
+        raise NativeUnavailable(f"its activation is {decoder.activation}, not silu")
+    if reading.head_dim not in _WIDTHS:
+        raise NativeUnavailable(f"its heads are {reading.head_dim} wide")
+    if 2 * len(decoder.frequencies) != reading.head_dim:
+        raise NativeUnavailable("it rotates a part of its heads only")
+    if decoder.hidden % 32 or decoder.intermediate % 32:
         raise NativeUnavailable("its widths are no multiples of 32")
-    if model.dtype not in {torch.float32, torch.bfloat16}:
-        raise NativeUnavailable(f"its dtype is {model.dtype}")
+    return decoder
+
+
+def check_declared(architecture: str, dtype: str) -> None:
+    """Refuse what a bundle's own words show not to be computed.
+
+    Raises:
+        NativeUnavailable: Says what.
+    """
+    if architecture not in ARCHITECTURES:
+        raise NativeUnavailable(f"{architecture} is none of {', '.join(sorted(ARCHITECTURES))}")
+    if dtype not in _DTYPES:
+        raise NativeUnavailable(f"its dtype is {dtype}")
