@@ -8,8 +8,11 @@ wherever the same versions are installed.
 from __future__ import annotations
 
 import ast
+import math
 import random
+import re
 import sysconfig
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -45,6 +48,34 @@ def search_set(documents: int, queries: int) -> SearchSet:
     asked = tuple((drawn[at][0], at) for at in range(queries))
     digest = sha256("\0".join(f"{a}\0{b}" for a, b in drawn).encode()).hexdigest()
     return SearchSet(documents=tuple(body for _, body in drawn), queries=asked, digest=digest)
+
+
+def bm25(texts: SearchSet, first: int) -> list[list[int]]:
+    """Return for each query the first documents by Okapi BM25 (k1 1.2, b 0.75)."""
+    counts = [Counter(_words(text)) for text in texts.documents]
+    lengths = [each.total() for each in counts]
+    mean = sum(lengths) / len(lengths)
+    holding = Counter(word for each in counts for word in each)
+
+    def score(query: list[str], at: int) -> float:
+        norm = 1.2 * (0.25 + 0.75 * lengths[at] / mean)
+        total = 0.0
+        for word in query:
+            if count := counts[at][word]:
+                rarity = (len(counts) - holding[word] + 0.5) / (holding[word] + 0.5)
+                total += math.log1p(rarity) * count * 2.2 / (count + norm)
+        return total
+
+    orders = []
+    for query, _ in texts.queries:
+        words = _words(query)
+        scores = [score(words, at) for at in range(len(counts))]
+        orders.append(sorted(range(len(counts)), key=lambda at: -scores[at])[:first])
+    return orders
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def _pairs() -> Iterator[tuple[str, str]]:

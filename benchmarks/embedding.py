@@ -8,19 +8,18 @@ about 37 tokens), or all short. Everybody is asked by OpenAI's dialect, floats a
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from environments import INFINITY
-from formed import HERE, Contender, Run, Scenario, document, headpond, rounds, started
-from harness import Server, machine, versions, write_results
+from formed import HERE, Contender, Run, Scenario, headpond
+from harness import Server
 from load import Target
+from subject import Subject
 
 _SENTENCE = (
     "the model server reads requests and answers them while other callers wait for a vector of "
@@ -162,39 +161,21 @@ def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return dot / math.sqrt(sum(a * a for a in one) * sum(b * b for b in other))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=400, help="texts of a scenario")
-    parser.add_argument("--only", default=",".join(VARIANTS), help="our variants, by comma")
-    parser.add_argument("--peers", default="infinity,sentence")
-    parser.add_argument("--subject", default="embedding", help="name of the results file")
-    options = parser.parse_args()
-    before = machine()
-    peers = [name for name in options.peers.split(",") if name]
-    if peers:
-        INFINITY.ensure()
-    run = Run()
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = contenders(Path(folder), options.only.split(","), peers)
-        with started(chosen, run) as up:
-            rounds(up, scenarios(options.size), options.rounds, run)
-    ours = [each.name for each in chosen if each.ours]
-    reference = "sentence-transformers fp32" if "sentence" in peers else ours[0]
-    checked = quality(run, reference)
-    path = write_results(
-        options.subject,
-        document(
-            run,
-            chosen,
-            before=before,
-            rounds=options.rounds,
-            versions=versions("torch", "onnxruntime", "ray") | (peer_versions() if peers else {}),
-            quality=checked,
-        ),
-    )
-    print(path)
-
+SUBJECT = Subject(
+    name="embedding",
+    about=__doc__,
+    size=400,
+    unit="texts",
+    peers="infinity,sentence",
+    variants=tuple(VARIANTS),
+    contenders=contenders,
+    scenarios=scenarios,
+    quality=quality,
+    reference="sentence-transformers fp32",
+    libraries=("torch", "onnxruntime", "ray"),
+    peer_versions=peer_versions,
+    prepare=INFINITY.ensure,
+)
 
 if __name__ == "__main__":
-    main()
+    SUBJECT.main()

@@ -9,19 +9,18 @@ of them, or 256.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from embedding import model_folder, peer_versions, texts
 from environments import INFINITY
-from formed import HERE, Contender, Run, Scenario, document, headpond, rounds, started
-from harness import Server, machine, versions, write_results
+from formed import HERE, Contender, Run, Scenario, headpond
+from harness import Server
 from load import Target
+from subject import Subject
 
 VARIANTS = {"cross-fp32": "float32", "cross-bf16": "bfloat16"}
 _FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
@@ -166,37 +165,21 @@ def quality(run: Run, reference: str) -> Mapping[str, str]:
     return {name: f"scores differ by at most {value:.1e}" for name, value in worst.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=16, help="calls of a scenario")
-    parser.add_argument("--only", default=",".join(VARIANTS), help="our variants, by comma")
-    parser.add_argument("--peers", default="sentence")
-    parser.add_argument("--subject", default="reranking", help="name of the results file")
-    options = parser.parse_args()
-    before = machine()
-    peers = [name for name in options.peers.split(",") if name]
-    if peers:
-        INFINITY.ensure()
-    run = Run()
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = contenders(Path(folder), options.only.split(","), peers)
-        with started(chosen, run) as up:
-            rounds(up, scenarios(options.size), options.rounds, run)
-    reference = "CrossEncoder fp32" if peers else chosen[0].name
-    path = write_results(
-        options.subject,
-        document(
-            run,
-            chosen,
-            before=before,
-            rounds=options.rounds,
-            versions=versions("torch", "ray") | (peer_versions() if peers else {}),
-            quality=quality(run, reference),
-        ),
-    )
-    print(path)
-
+SUBJECT = Subject(
+    name="reranking",
+    about=__doc__,
+    size=16,
+    unit="calls",
+    peers="sentence",
+    variants=tuple(VARIANTS),
+    contenders=contenders,
+    scenarios=scenarios,
+    quality=quality,
+    reference="CrossEncoder fp32",
+    libraries=("torch", "ray"),
+    peer_versions=peer_versions,
+    prepare=INFINITY.ensure,
+)
 
 if __name__ == "__main__":
-    main()
+    SUBJECT.main()

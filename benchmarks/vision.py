@@ -9,19 +9,18 @@ by ONNX Runtime as we do; so does PyTriton in two instances, asked by its own pr
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import struct
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from environments import PYTRITON, libpython_folder
-from formed import HERE, Contender, Run, Scenario, document, headpond, rounds, started
-from harness import Server, machine, versions, write_results
+from formed import HERE, Contender, Run, Scenario, headpond
+from harness import Server
 from load import Target
+from subject import Subject
 
 BUNDLE = "bundles/efficientnet-lite0"
 BOUNDARY = "headpond-benchmark"
@@ -200,42 +199,25 @@ def quality(run: Run, reference: str) -> Mapping[str, str]:
     }
 
 
-def _peer_versions(peers: Sequence[str]) -> dict[str, str]:
-    if "pytriton" not in peers:
-        return {}
+def peer_versions() -> dict[str, str]:
+    """Return the version of the peer with an environment of its own."""
     return {"peer nvidia-pytriton": PYTRITON.version("nvidia-pytriton")}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=320, help="photos of a scenario")
-    parser.add_argument("--peers", default="litserve,pytriton")
-    parser.add_argument("--subject", default="vision", help="name of the results file")
-    options = parser.parse_args()
-    before = machine()
-    peers = [name for name in options.peers.split(",") if name]
-    if "pytriton" in peers:
-        PYTRITON.ensure()
-    run = Run()
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = contenders(Path(folder), peers)
-        with started(chosen, run) as up:
-            rounds(up, scenarios(options.size), options.rounds, run)
-    path = write_results(
-        options.subject,
-        document(
-            run,
-            chosen,
-            before=before,
-            rounds=options.rounds,
-            versions=versions("torch", "torchvision", "onnxruntime", "pillow", "ray", "litserve")
-            | _peer_versions(peers),
-            quality=quality(run, "litserve, torch" if "litserve" in peers else "headpond"),
-        ),
-    )
-    print(path)
-
+SUBJECT = Subject(
+    name="vision",
+    about=__doc__,
+    size=320,
+    unit="photos",
+    peers="litserve,pytriton",
+    contenders=lambda folder, _, peers: contenders(folder, peers),
+    scenarios=scenarios,
+    quality=quality,
+    reference="litserve, torch",
+    libraries=("torch", "torchvision", "onnxruntime", "pillow", "ray", "litserve"),
+    peer_versions=peer_versions,
+    prepare=PYTRITON.ensure,
+)
 
 if __name__ == "__main__":
-    main()
+    SUBJECT.main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +45,17 @@ class Loaded:
     encoder: Encoder
     tokenizer: Tokenizer
     file: WeightFile | None
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """What the encoder is, in the symbols of the records."""
+        config = self.config
+        return {
+            "layers": config.layers,
+            "hidden": config.hidden,
+            "heads": config.heads,
+            "weight_bytes": self.encoder.weight_bytes,
+        }
 
 
 def load_encoder(bundle: Bundle, settings: EngineSettings, options: EncoderOptions) -> Loaded:

@@ -55,12 +55,5 @@ def _engine(
             max_batch_tokens=options.batch_tokens or encoder.batch_tokens,
             prompts=tuple(sentences.prompts),
         ),
-        symbols={
-            "layers": config.layers,
-            "hidden": config.hidden,
-            "heads": config.heads,
-            "context_tokens": context,
-            "dimensions": config.hidden,
-            "weight_bytes": encoder.weight_bytes,
-        },
+        symbols={**loaded.symbols, "context_tokens": context, "dimensions": config.hidden},
     )

@@ -5,23 +5,11 @@ from __future__ import annotations
 import json
 from enum import Enum, auto
 
-from headpond_workloads.generation.engine.json_scan import SPACE, JsonScan
+from headpond_workloads.generation.engine.json_scan import SPACE, Expects, JsonScan
 from headpond_workloads.generation.engine.tool_syntax import ToolSyntax
 from headpond_workloads.generation.items import ToolCallDelta
 
 _ARGUMENTS = frozenset({"arguments", "parameters"})
-
-
-class _Next(Enum):
-    """What comes next in a call, outside of its keys and values."""
-
-    OPEN = auto()
-    KEY = auto()
-    KEY_OR_END = auto()
-    COLON = auto()
-    VALUE = auto()
-    COMMA_OR_END = auto()
-    NOTHING = auto()
 
 
 class _Call:
@@ -53,7 +41,7 @@ class _Call:
         self.argued = False
         self.complete = False
         self._has_arguments = False
-        self._next = _Next.OPEN
+        self._next = Expects.OPEN
         self._key: str | None = None
         self._raw = ""
         self._scan: JsonScan | None = None
@@ -75,20 +63,20 @@ class _Call:
 
     def _between(self, char: str) -> bool:
         expects = self._next
-        if expects is _Next.OPEN:
-            self._next = _Next.KEY_OR_END
+        if expects is Expects.OPEN:
+            self._next = Expects.KEY_OR_END
             return char == "{"
-        if expects is _Next.COLON:
-            self._next = _Next.VALUE
+        if expects is Expects.COLON:
+            self._next = Expects.VALUE
             return char == ":"
-        if expects is _Next.VALUE:
+        if expects is Expects.VALUE:
             return self._open(char)
-        if char == "}" and expects in {_Next.KEY_OR_END, _Next.COMMA_OR_END}:
+        if char == "}" and expects in {Expects.KEY_OR_END, Expects.COMMA_OR_END}:
             return self._finish()
-        if expects is _Next.COMMA_OR_END:
-            self._next = _Next.KEY
+        if expects is Expects.COMMA_OR_END:
+            self._next = Expects.KEY
             return char == ","
-        return char == '"' and expects is not _Next.NOTHING and self._open(char)
+        return char == '"' and expects is not Expects.NOTHING and self._open(char)
 
     def _open(self, char: str) -> bool:
         """Begin a key or a value."""
@@ -112,10 +100,10 @@ class _Call:
         self._scan = None
         if self._key is None:
             self._key = json.loads(self._raw)
-            self._next = _Next.COLON
+            self._next = Expects.COLON
             return True
         key, self._key = self._key, None
-        self._next = _Next.COMMA_OR_END
+        self._next = Expects.COMMA_OR_END
         if key == "name":
             name = json.loads(self._raw) if self._raw[0] == '"' and not self.name else ""
             self.name = name if _is_text(name) else ""
@@ -127,7 +115,7 @@ class _Call:
         return True
 
     def _finish(self) -> bool:
-        self._next = _Next.NOTHING
+        self._next = Expects.NOTHING
         self.complete = True
         if not self._has_arguments:
             self.arguments = "{}"

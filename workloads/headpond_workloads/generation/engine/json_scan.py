@@ -12,7 +12,11 @@ _CLOSING = {"{": "}", "[": "]"}
 _LITERALS = {"t": "true", "f": "false", "n": "null"}
 
 
-class _Expects(Enum):
+class Expects(Enum):
+    """What comes next between the keys and values of JSON."""
+
+    OPEN = auto()
+    """An object and nothing else: for readers that know what the value has to be."""
     VALUE = auto()
     VALUE_OR_END = auto()
     KEY = auto()
@@ -22,7 +26,7 @@ class _Expects(Enum):
     NOTHING = auto()
 
 
-_CLOSABLE = frozenset({_Expects.VALUE_OR_END, _Expects.KEY_OR_END, _Expects.COMMA_OR_END})
+_CLOSABLE = frozenset({Expects.VALUE_OR_END, Expects.KEY_OR_END, Expects.COMMA_OR_END})
 
 
 class _Number(Enum):
@@ -81,7 +85,7 @@ class JsonScan:
     def __init__(self) -> None:
         """Expect a value."""
         self.complete = False
-        self._expects = _Expects.VALUE
+        self._expects = Expects.VALUE
         self._stack: list[str] = []
         self._string = False
         self._escaped = False
@@ -109,16 +113,16 @@ class JsonScan:
         expects = self._expects
         if expects in _CLOSABLE and self._closes(char):
             return True
-        if expects is _Expects.COMMA_OR_END:
-            self._expects = _Expects.KEY if self._stack[-1] == "{" else _Expects.VALUE
+        if expects is Expects.COMMA_OR_END:
+            self._expects = Expects.KEY if self._stack[-1] == "{" else Expects.VALUE
             return char == ","
-        if expects is _Expects.COLON:
-            self._expects = _Expects.VALUE
+        if expects is Expects.COLON:
+            self._expects = Expects.VALUE
             return char == ":"
-        if expects in {_Expects.KEY, _Expects.KEY_OR_END}:
-            self._string, self._expects = True, _Expects.COLON
+        if expects in {Expects.KEY, Expects.KEY_OR_END}:
+            self._string, self._expects = True, Expects.COLON
             return char == '"'
-        return expects is not _Expects.NOTHING and self._begins(char)
+        return expects is not Expects.NOTHING and self._begins(char)
 
     def _closes(self, char: str) -> bool:
         if char != _CLOSING[self._stack[-1]]:
@@ -130,9 +134,9 @@ class JsonScan:
     def _begins(self, char: str) -> bool:
         if char in _CLOSING:
             self._stack.append(char)
-            self._expects = _Expects.KEY_OR_END if char == "{" else _Expects.VALUE_OR_END
+            self._expects = Expects.KEY_OR_END if char == "{" else Expects.VALUE_OR_END
         elif char == '"':
-            self._string, self._expects = True, _Expects.NOTHING
+            self._string, self._expects = True, Expects.NOTHING
         elif char in _LITERALS:
             self._literal = _LITERALS[char][1:]
         else:
@@ -142,7 +146,7 @@ class JsonScan:
 
     def _count(self, step: _Number) -> bool:
         self._number = step
-        self._expects = _Expects.COMMA_OR_END if self._stack else _Expects.NOTHING
+        self._expects = Expects.COMMA_OR_END if self._stack else Expects.NOTHING
         self.complete = not self._stack and step in _WHOLE_NUMBERS
         return True
 
@@ -157,7 +161,7 @@ class JsonScan:
         self._escaped = char == "\\"
         if char == '"':
             self._string = False
-            if self._expects is not _Expects.COLON:
+            if self._expects is not Expects.COLON:
                 self._end()
         return char >= " "
 
@@ -169,7 +173,7 @@ class JsonScan:
 
     def _end(self) -> None:
         """Go on behind a value."""
-        self._expects = _Expects.COMMA_OR_END if self._stack else _Expects.NOTHING
+        self._expects = Expects.COMMA_OR_END if self._stack else Expects.NOTHING
         self.complete = not self._stack
 
 

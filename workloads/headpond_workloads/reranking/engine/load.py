@@ -86,7 +86,7 @@ def _scorer(bundle: Bundle, options: RerankingOptions, loaded: Loaded) -> Scorer
 def _engine(
     bundle: Bundle, options: RerankingOptions, scorer: Scorer, loaded: Loaded
 ) -> RerankingEngine:
-    manifest, config, encoder = bundle.manifest, loaded.config, loaded.encoder
+    manifest, encoder = bundle.manifest, loaded.encoder
     return RerankingEngine(
         encoder=encoder,
         scorer=scorer,
@@ -99,11 +99,8 @@ def _engine(
             max_batch_tokens=options.batch_tokens or encoder.batch_tokens,
         ),
         symbols={
-            "layers": config.layers,
-            "hidden": config.hidden,
-            "heads": config.heads,
+            **loaded.symbols,
             "context_tokens": scorer.context_tokens,
             "labels": len(scorer.labels),
-            "weight_bytes": encoder.weight_bytes,
         },
     )
