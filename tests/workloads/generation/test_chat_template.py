@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,7 +59,7 @@ def sentencepiece() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="module", params=["byte level", "SentencePiece"])
 def theirs(request: pytest.FixtureRequest, tiny: Tiny) -> PreTrainedTokenizerFast:
-    made = sentencepiece() if request.param == "SentencePiece" else tiny.tokenizer
+    made = sentencepiece() if request.param == "SentencePiece" else deepcopy(tiny.tokenizer)
     made.add_tokens([AddedToken("<tool>"), AddedToken("</tool>")])
     return made
 
