@@ -1,8 +1,9 @@
 """What a long prompt does to streams that decode beside it.
 
 Eight streams decode. When all are under way and a quiet stretch is measured, a prompt of
-4,096 tokens arrives. Gaps between texts of the eight are compared: those of the quiet
-stretch, and those that touch the time from the long prompt's sending to its first text.
+4,096 tokens arrives. Gaps between texts of the eight are compared: those of quiet, and those
+that touch the time from the long prompt's sending to its first text. Steps grow longer with
+the eight's contexts, whoever else is there; so quiet is as long a stretch before as after.
 
     make bench SUBJECT=interference
 """
@@ -52,15 +53,18 @@ async def disturb(
     await asyncio.sleep(quiet_s)
     sent = time.perf_counter()
     long = await stream(long_ask)
+    ended = time.perf_counter()
     streams = list(await asyncio.gather(*seen))
     broken = [each.error for each in [*streams, long] if each.error]
     if broken:
         raise BurstFailed(broken[0])
     steady = max(each.times[1] for each in streams)  # all prompts are in
-    quiet = gaps_within(streams, steady, sent)
+    before = gaps_within(streams, steady, sent)
+    after = gaps_within(streams, ended, ended + sent - steady)
     during = gaps_within(streams, sent, long.times[0], touching=True)
-    if not quiet or not during:
-        raise BurstFailed(f"{len(quiet)} gaps before the long prompt, {len(during)} during it")
+    if not before or not during:
+        raise BurstFailed(f"{len(before)} gaps before the long prompt, {len(during)} during it")
+    quiet = [*before, *after]
     return {
         "stretch": quantile(during, 0.99) / quantile(quiet, 0.99),
         "quiet_p50_ms": 1e3 * quantile(quiet, 0.5),
@@ -69,7 +73,8 @@ async def disturb(
         "during_p99_ms": 1e3 * quantile(during, 0.99),
         "during_max_ms": 1e3 * max(during),
         "long_first_s": long.first_s,
-        "still_decoding": float(all(each.times[-1] > long.times[0] for each in streams)),
+        "still_decoding": float(all(each.times[-1] > ended for each in streams)),
+        "quiet_after": len(after) / len(quiet),
     }
 
 
@@ -112,7 +117,7 @@ async def rounds(chosen: Lineup, prompts: Prompts, options: argparse.Namespace) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=480, help="that each of the eight writes")
+    parser.add_argument("--tokens", type=int, default=720, help="that each of the eight writes")
     parser.add_argument("--quiet", type=float, default=1.5, help="seconds before the long prompt")
     parser.add_argument("--only", default="bf16,int8", help="our variants, by comma")
     parser.add_argument("--peers", default="vllm,llama")
