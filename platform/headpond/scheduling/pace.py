@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from headpond.admission.drain import DrainRate
 from headpond.scheduling.estimate import Estimate
 
-STRETCH_USED, GAP_USED = 0.6, 0.8
+STRETCH_USED, GAP_USED = 0.65, 0.8
 """The parts of what is allowed that are aimed at: steps vary."""
 
 LEAST_UNITS = 8
