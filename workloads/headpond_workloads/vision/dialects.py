@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from headpond.call import Failed, Output
 from headpond.dialect import Ask, Exchange, Heading, ItemEvent, Route
+from headpond.encoded import file_bytes
 from headpond.errors import HeadpondError, InvalidRequest
 from headpond.units import Work
 from headpond_workloads.oip.routes import oip_routes
-from headpond_workloads.vision.encoded import image_bytes
 from headpond_workloads.vision.items import Classification, ImageItem, Rejected, Selection
 from headpond_workloads.vision.schema import (
     CLASSIFICATIONS_PATH,
@@ -47,7 +47,7 @@ class ClassificationExchange(Exchange):
         selection = Selection(top_k=request.top_k, labels=request.labels)
         items = tuple(
             ImageItem(
-                data=image_bytes(given, self._param(at)),
+                data=file_bytes(given, self._param(at), "image"),
                 selection=selection,
                 optional=self._several,
                 param=self._param(at),

@@ -9,9 +9,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from headpond.encoded import file_bytes
 from headpond.engine import Json
 from headpond.errors import BundleError, InvalidRequest
-from headpond_workloads.vision.encoded import image_bytes
 from headpond_workloads.vision.engine.forward import Floats
 from headpond_workloads.vision.engine.labels import Labels
 from headpond_workloads.vision.engine.section import Section, read_section
@@ -46,7 +46,7 @@ def image_of_fixture(given: Mapping[str, Json]) -> FixtureImage:
     """
     fixture = read_section(_Given, given, "fixtures.given")
     try:
-        data = image_bytes(fixture.image, "fixtures.given.image")
+        data = file_bytes(fixture.image, "fixtures.given.image", "image")
     except InvalidRequest as error:
         raise BundleError(error.message, param=error.param) from None
     return FixtureImage(data=data, top_k=fixture.top_k)
