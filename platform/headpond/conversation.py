@@ -26,12 +26,14 @@ class Handshake:
         path: Parameters of the route's path.
         query: Parameters of the query; the last one of a name.
         headers: By lower-case name, as ASGI has them.
+        resume_s: How long the session is kept for a client whose socket dropped.
     """
 
     session_id: str
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    resume_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

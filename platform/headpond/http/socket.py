@@ -116,7 +116,11 @@ class SocketEndpoint:
         self._sessions.make_room(caller.tenant)
         identifier = f"sess_{os.urandom(16).hex()}"
         handshake = Handshake(
-            session_id=identifier, path=visit.path, query=visit.query, headers=visit.headers
+            session_id=identifier,
+            path=visit.path,
+            query=visit.query,
+            headers=visit.headers,
+            resume_s=self._sessions.limits.resume_s,
         )
         session = Session(
             identifier,
