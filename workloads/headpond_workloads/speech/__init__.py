@@ -1,0 +1,1 @@
+"""Speech recognition: files, and streams while they are spoken."""

@@ -1,0 +1,1 @@
+"""The speech engine: streams and files through one loop."""
