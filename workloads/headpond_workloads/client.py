@@ -28,6 +28,7 @@ from headpond_workloads.generation.schema_tokenize import (
 )
 from headpond_workloads.reranking.client_params import RerankParams
 from headpond_workloads.reranking.schema import RERANK_PATH, Ranking, RerankRequest
+from headpond_workloads.speech.client import AsyncTranscriptions, Transcriptions
 from headpond_workloads.vision.client import AsyncClassifications, Classifications
 
 
@@ -46,6 +47,7 @@ class Client:
     embeddings: Embeddings
     models: Models
     responses: Responses
+    transcriptions: Transcriptions
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class Client:
         self.embeddings = Embeddings(transport)
         self.models = Models(transport)
         self.responses = Responses(transport)
+        self.transcriptions = Transcriptions(transport)
 
     def __enter__(self) -> Self:
         return self
@@ -175,6 +178,7 @@ class AsyncClient:
     embeddings: AsyncEmbeddings
     models: AsyncModels
     responses: AsyncResponses
+    transcriptions: AsyncTranscriptions
 
     def __init__(
         self,
@@ -211,6 +215,7 @@ class AsyncClient:
         self.embeddings = AsyncEmbeddings(transport)
         self.models = AsyncModels(transport)
         self.responses = AsyncResponses(transport)
+        self.transcriptions = AsyncTranscriptions(transport)
 
     async def __aenter__(self) -> Self:
         return self
