@@ -1,0 +1,212 @@
+"""Streaming models as recognisers: each sample is heard once, streams go on together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import exp
+from typing import Generic, Literal
+
+import numpy as np
+
+from headpond.errors import InvalidRequest
+from headpond_workloads.speech.engine.recogniser import Hypothesis, Portion, Samples
+from headpond_workloads.speech.engine.streaming.fbank import (
+    BANDS,
+    FIRST_SAMPLES,
+    FRAMES_PER_S,
+    RATE_HZ,
+    SHIFT_SAMPLES,
+    Fbank,
+)
+from headpond_workloads.speech.engine.streaming.network import (
+    Cache,
+    Emission,
+    Floats,
+    Network,
+    Path,
+)
+from headpond_workloads.speech.engine.streaming.vocabulary import Vocabulary
+from headpond_workloads.speech.items import Listening, Word
+
+_MOST_TOKENS = 4096
+_TOKEN_BYTES = 64
+_FRAME_MS = 1000 // FRAMES_PER_S
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progressed(Generic[Path]):
+    """How far an utterance came; replaced as a whole once a step went well.
+
+    Attributes:
+        begun: Whether the first frame is there.
+        samples: Those that make no frame yet.
+        frames: Those that make no chunk yet.
+        rows: How many rows the encoder gave.
+        cache: The encoder's.
+        path: The search's.
+        emissions: All tokens, with rows counted from the beginning.
+    """
+
+    begun: bool = False
+    samples: Samples
+    frames: Floats
+    rows: int = 0
+    cache: Cache
+    path: Path
+    emissions: tuple[Emission, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Utterance(Generic[Path]):
+    """One utterance between two steps."""
+
+    listening: Listening
+    now: Progressed[Path]
+    samples: int = field(default=0)
+
+
+class StreamingRecogniser(Generic[Path]):
+    """Hears several utterances, a chunk of each in one forward."""
+
+    kind: Literal["streaming"] = "streaming"
+    rate_hz = RATE_HZ
+
+    def __init__(
+        self,
+        network: Network[Path],
+        vocabulary: Vocabulary,
+        *,
+        language: str,
+        longest_ms: int,
+        tail_ms: int,
+    ) -> None:
+        """Take a loaded model.
+
+        Args:
+            network: The model.
+            vocabulary: Its tokens.
+            language: The one it knows.
+            longest_ms: The longest utterance.
+            tail_ms: Silence that follows an utterance, so that its last word comes out.
+        """
+        self._encoder = network.encoder
+        self._search = network.search
+        self._vocabulary = vocabulary
+        self._language = language
+        self._tail_ms = tail_ms
+        self._fbank = Fbank()
+        self.longest_ms = longest_ms
+        self.weight_bytes = network.weight_bytes
+        frames_bytes = 2 * self._encoder.frames * BANDS * np.dtype(np.float32).itemsize
+        self.state_bytes = self._encoder.cache_bytes + frames_bytes + _MOST_TOKENS * _TOKEN_BYTES
+
+    def check(self, listening: Listening) -> None:
+        """Refuse a language that the model does not know.
+
+        Raises:
+            InvalidRequest: Names the field.
+        """
+        if listening.language not in {None, self._language}:
+            raise InvalidRequest(
+                f"this model knows {self._language!r} only, not {listening.language!r}",
+                param="language",
+            )
+
+    def fresh(self, listening: Listening, *, live: bool) -> Utterance[Path]:
+        """Return the state of an utterance that begins."""
+        del live  # hearing at once costs no more than hearing at the end
+        now = Progressed(
+            samples=np.zeros(0, np.float32),
+            frames=np.zeros((0, BANDS), np.float32),
+            cache=self._encoder.initial(),
+            path=self._search.initial(),
+        )
+        return Utterance(listening, now)
+
+    def advance(self, portions: Sequence[Portion[Utterance[Path]]]) -> list[Hypothesis | None]:
+        """Take in more sound; encode chunk after chunk while any utterance has one."""
+        grown = [self._sounded(portion) for portion in portions]
+        while True:
+            ready = [
+                at for at, each in enumerate(grown) if len(each.frames) >= self._encoder.frames
+            ]
+            if not ready:
+                break
+            for at, after in zip(ready, self._encoded([grown[at] for at in ready]), strict=True):
+                grown[at] = after
+        found = []
+        for portion, after in zip(portions, grown, strict=True):
+            said_more = len(after.emissions) > len(portion.state.now.emissions)
+            portion.state.now = after
+            portion.state.samples += len(portion.samples)
+            found.append(self._hypothesis(portion, after) if portion.last or said_more else None)
+        return found
+
+    def _sounded(self, portion: Portion[Utterance[Path]]) -> Progressed[Path]:
+        """Make frames of the samples; after the last ones, of silence too."""
+        now = portion.state.now
+        parts = [now.samples, portion.samples]
+        if portion.last:
+            parts.append(np.zeros(self._tail(portion.state, portion.samples), np.float32))
+        samples = np.concatenate(parts)
+        begun = now.begun
+        if not begun:
+            if len(samples) < FIRST_SAMPLES:
+                return replace(now, samples=samples)
+            samples, begun = self._fbank.begin(samples), True
+        frames, rest = self._fbank.frames(samples)
+        return replace(
+            now,
+            begun=begun,
+            # A copy, so that the chunk it was cut from can be let go.
+            samples=rest.copy(),
+            frames=np.concatenate((now.frames, frames)),
+        )
+
+    def _tail(self, utterance: Utterance[Path], samples: Samples) -> int:
+        """Return how much silence follows, so that the last chunk is a whole one."""
+        total = utterance.samples + len(samples) + self._tail_ms * RATE_HZ // 1000
+        frames = -(-total // SHIFT_SAMPLES)
+        chunks = -(-frames // self._encoder.shift)
+        wanted = (chunks - 1) * self._encoder.shift + self._encoder.frames + 1
+        return wanted * SHIFT_SAMPLES - utterance.samples - len(samples)
+
+    def _encoded(self, streams: Sequence[Progressed[Path]]) -> list[Progressed[Path]]:
+        """Let each go on by a chunk, in one forward."""
+        encoder = self._encoder
+        frames = np.stack([each.frames[: encoder.frames] for each in streams])
+        rows, caches = encoder.encode(frames, [each.cache for each in streams])
+        found, paths = self._search.search(rows, [each.path for each in streams])
+        return [
+            replace(
+                stream,
+                frames=stream.frames[encoder.shift :],
+                rows=stream.rows + rows.shape[1],
+                cache=cache,
+                path=path,
+                emissions=stream.emissions
+                + tuple(replace(each, row=each.row + stream.rows) for each in emissions),
+            )
+            for stream, cache, path, emissions in zip(streams, caches, paths, found, strict=True)
+        ]
+
+    def _hypothesis(self, portion: Portion[Utterance[Path]], now: Progressed[Path]) -> Hypothesis:
+        text = self._vocabulary.text(now.emissions)
+        if not portion.last or not text:
+            return Hypothesis(text=text, stable=len(text))
+        words: tuple[Word, ...] = ()
+        if portion.state.listening.words:
+            words = self._vocabulary.words(
+                now.emissions,
+                self._encoder.subsampling * _FRAME_MS,
+                portion.state.samples * 1000 // RATE_HZ,
+            )
+        chance = sum(each.log_prob for each in now.emissions) / len(now.emissions)
+        return Hypothesis(
+            text=text,
+            stable=len(text),
+            words=words,
+            confidence=exp(chance),
+            language=self._language,
+        )
