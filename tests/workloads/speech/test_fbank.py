@@ -5,7 +5,11 @@ from __future__ import annotations
 import kaldi_native_fbank as knf  # type: ignore[import-untyped]
 import numpy as np
 
-from headpond_workloads.speech.engine.streaming.fbank import FIRST_SAMPLES, Fbank
+from headpond_workloads.speech.engine.streaming.fbank import (
+    FIRST_SAMPLES,
+    SHIFT_SAMPLES,
+    Fbank,
+)
 from workloads.speech.conftest import RATE_HZ, noise
 
 
@@ -21,7 +25,7 @@ def test_frames_equal_those_that_sherpa_onnx_computes() -> None:
     expected = np.stack([theirs.get_frame(at) for at in range(theirs.num_frames_ready)])
 
     fbank = Fbank()
-    found, _ = fbank.frames(fbank.begin(sound))
+    (found,) = fbank.frames([fbank.begin(sound)])
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
@@ -29,10 +33,14 @@ def test_frames_equal_those_that_sherpa_onnx_computes() -> None:
 def test_frames_are_the_same_to_the_bit_however_sound_is_cut() -> None:
     sound = noise(1.0, seed=2)
     fbank = Fbank()
-    expected, _ = fbank.frames(fbank.begin(sound))
+    (expected,) = fbank.frames([fbank.begin(sound)])
     rest = fbank.begin(sound[:FIRST_SAMPLES])
     found = []
     for at in range(FIRST_SAMPLES, len(sound), 333):
-        frames, rest = fbank.frames(np.concatenate((rest, sound[at : at + 333])))
+        rest = np.concatenate((rest, sound[at : at + 333]))
+        # Another stream of another length goes first, or a short one that has no frame.
+        others = noise(0.5, seed=at)[: at % 4000]
+        _, frames = fbank.frames([others, rest])
         found.append(frames)
+        rest = rest[len(frames) * SHIFT_SAMPLES :]
     assert np.array_equal(np.concatenate(found), expected)

@@ -145,7 +145,7 @@ class SpeechEngine(Generic[State]):
         """Hear a chunk of each stream; recognise what is speech, of all of them together."""
         slots = [quantum.slot for quantum in quanta]
         chunks = [slot.take() for slot in slots]
-        probabilities = self._voice.probabilities(chunks, [slot.voice for slot in slots])
+        probabilities = self._probabilities(slots, chunks)
         waiting = [
             (slot, deque(slot.hear(chunk, found)))
             for slot, chunk, found in zip(slots, chunks, probabilities, strict=True)
@@ -185,6 +185,20 @@ class SpeechEngine(Generic[State]):
                 raise progress.error
             if progress.finished is not None:
                 return observation(readings)
+
+    def _probabilities(
+        self, slots: Sequence[Slot[State]], chunks: Sequence[Samples]
+    ) -> list[Sequence[float]]:
+        """Return how likely speech is in the chunks of those who ask."""
+        asking = [at for at, slot in enumerate(slots) if slot.utterances.voiced]
+        found: list[Sequence[float]] = [()] * len(slots)
+        if asking:
+            heard = self._voice.probabilities(
+                [chunks[at] for at in asking], [slots[at].voice for at in asking]
+            )
+            for at, probabilities in zip(asking, heard, strict=True):
+                found[at] = probabilities
+        return found
 
     def _recognise(self, stretches: Sequence[tuple[Slot[State], Stretch[State]]]) -> None:
         portions = [

@@ -2,7 +2,9 @@
 
 Where the server ends utterances, each stretch of speech is one. Where the caller does, an
 utterance is all speech between two commits; its stretches are parts that are recognised as
-they end, so that a commit waits for the last one only. Silence is never recognised.
+they end, so that a commit waits for the last one only. Silence is never recognised, except
+where the caller ends utterances and the model hears each sample once anyhow: it then hears
+everything, and nobody has to tell speech from silence.
 """
 
 from __future__ import annotations
@@ -123,6 +125,11 @@ class Utterances(Generic[State]):
         self._kept = _NONE  # the last samples that were heard
 
     @property
+    def voiced(self) -> bool:
+        """Whether `hear` needs to know where there is speech."""
+        return self._listening.endpointing is not None or self._recogniser.kind == "chunked"
+
+    @property
     def heard_ms(self) -> int:
         """How much was heard."""
         return self._ms(self.heard)
@@ -134,7 +141,8 @@ class Utterances(Generic[State]):
 
         Args:
             samples: The sound.
-            probabilities: That there is speech, in each window that is complete now.
+            probabilities: That there is speech, in each window that is complete now; none
+                where it is not `voiced`.
             ends: Whether `commit` or `finish` follows at once: the rest is left to them.
 
         Returns:
@@ -143,6 +151,8 @@ class Utterances(Generic[State]):
         self.heard += len(samples)
         self._kept = np.concatenate((self._kept, samples)) if len(self._kept) else samples
         found: list[Stretch[State]] = []
+        if not self.voiced:
+            found += self._hear_all()
         for probability in probabilities:
             decision = self._endpointer.hear(probability)
             if decision is None and self._pauses(probability):
@@ -164,7 +174,9 @@ class Utterances(Generic[State]):
             return []
         utterance = self._opened(self.heard_ms)
         speaking = utterance.state is not None
-        speech_ms = self.heard_ms if stopped is None else stopped.speech_ms
+        speech_ms = self.heard_ms
+        if stopped is not None and self.voiced:
+            speech_ms = stopped.speech_ms
         ending = Ending(end_ms=self.heard_ms, speech_ms=min(speech_ms, self.heard_ms))
         self._open = None
         found = [self._stretch(utterance, self.heard, part_ends=speaking, ending=ending)]
@@ -186,6 +198,8 @@ class Utterances(Generic[State]):
 
     def retune(self, listening: Listening) -> None:
         """Listen differently from here on; a part that is spoken goes on as it began."""
+        if not self.voiced:  # nobody has told it of the sound so far
+            self._endpointer.skip(self.heard_ms)
         self._listening = listening
         self._endpointer.retune(listening.endpointing or _BETWEEN_COMMITS)
 
@@ -230,8 +244,23 @@ class Utterances(Generic[State]):
         stopped = [] if utterance.manual else [Stopped(utterance.number, ending.end_ms)]
         return [*stopped, committed, final]
 
+    def _hear_all(self) -> list[Stretch[State]]:
+        """Begin a part with what follows the last one, and end it when it is long."""
+        self._used = max(self._used, self.heard - len(self._kept))
+        if self._used >= self.heard:
+            return []
+        utterance = self._opened(self._ms(self._used))
+        if utterance.state is None:
+            utterance.part_ms = self._ms(self._used)
+            utterance.state = self._recogniser.fresh(self._listening, live=self._live)
+        if self.heard_ms - utterance.part_ms < self._longest_ms:
+            return []
+        return [self._stretch(utterance, self.heard, part_ends=True)]
+
     def _begin(self, decision: SpeechStarted) -> None:
         utterance = self._opened(decision.speech_ms)
+        if utterance.state is not None:  # it heard everything so far
+            return
         first = max(self._samples(decision.start_ms), self.heard - len(self._kept))
         self._used = max(first, self._used)
         utterance.part_ms = self._ms(self._used)

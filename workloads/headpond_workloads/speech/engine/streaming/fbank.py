@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,7 @@ _FFT_SAMPLES = 512
 _BEFORE = (_WINDOW_SAMPLES - SHIFT_SAMPLES) // 2  # a frame begins so long before its own samples
 _LOWEST_HZ, _HIGHEST_HZ = 20.0, RATE_HZ / 2 - 400.0
 _EMPHASIS = np.float32(0.97)
+_GROUP_BANDS = 20
 _LEAST = np.finfo(np.float32).eps
 
 Floats = NDArray[np.float32]
@@ -33,7 +36,8 @@ class Fbank:
         """Prepare window and bands."""
         angle = 2.0 * np.pi * np.arange(_WINDOW_SAMPLES) / (_WINDOW_SAMPLES - 1)
         self._window = ((0.5 - 0.5 * np.cos(angle)) ** 0.85).astype(np.float32)
-        self._bands = _bands()
+        self._offset = (1 - _EMPHASIS) * self._window
+        self._groups = list(_groups(_bands()))
 
     def begin(self, samples: Samples) -> Samples:
         """Return the first samples of an utterance with what goes before them.
@@ -43,30 +47,70 @@ class Fbank:
         """
         return np.concatenate((samples[_BEFORE - 1 :: -1], samples))
 
-    def frames(self, samples: Samples) -> tuple[Floats, Samples]:
-        """Return the frames that are complete, [frames, 80], and the samples for the next.
+    def frames(self, sounds: Sequence[Samples]) -> list[Floats]:
+        """Return the frames that are complete of each stream, [frames, 80].
+
+        Their `SHIFT_SAMPLES` each are used then; the rest belongs before what follows.
 
         Args:
-            samples: What was returned before, or `begin`, and what followed.
+            sounds: Of each stream what `begin` returned, or what was not used yet, and what
+                followed.
         """
-        count = max((len(samples) - _WINDOW_SAMPLES) // SHIFT_SAMPLES + 1, 0)
-        if not count:
-            return np.zeros((0, BANDS), np.float32), samples
-        windows = np.lib.stride_tricks.sliding_window_view(samples, _WINDOW_SAMPLES)
-        cut = windows[: count * SHIFT_SAMPLES : SHIFT_SAMPLES]
-        cut = cut - cut.mean(axis=1, keepdims=True)
-        emphasised = cut.copy()
-        emphasised[:, 1:] -= _EMPHASIS * cut[:, :-1]
-        emphasised[:, 0] -= _EMPHASIS * cut[:, 0]
-        spectrum = np.fft.rfft(emphasised * self._window, _FFT_SAMPLES, axis=1)
-        power = spectrum.real.astype(np.float64) ** 2 + spectrum.imag.astype(np.float64) ** 2
-        # How float32 products round depends on how many rows there are, so on how sound is cut.
-        energies = np.maximum(power[:, :-1] @ self._bands, _LEAST)
-        return np.log(energies).astype(np.float32), samples[count * SHIFT_SAMPLES :]
+        counts = [
+            max((len(sound) - _WINDOW_SAMPLES) // SHIFT_SAMPLES + 1, 0) for sound in sounds
+        ]
+        if not any(counts):
+            return [_NO_FRAMES] * len(sounds)
+        found = self._computed(np.concatenate(sounds), _starts([len(each) for each in sounds], counts))
+        ends = np.cumsum(counts).tolist()
+        return [found[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
+    def _computed(self, samples: Samples, starts: NDArray[np.intp]) -> Floats:
+        """Compute frames that begin at these samples."""
+        emphasised = np.empty_like(samples)
+        emphasised[0] = 0.0
+        np.subtract(samples[1:], _EMPHASIS * samples[:-1], out=emphasised[1:])
+        cut = np.lib.stride_tricks.sliding_window_view(samples, _WINDOW_SAMPLES)[starts]
+        means = cut.mean(axis=1, keepdims=True)
+        # The window is 0 at its first sample, so that what lies before it does not matter.
+        windows = np.lib.stride_tricks.sliding_window_view(emphasised, _WINDOW_SAMPLES)[starts]
+        windows *= self._window
+        windows -= means * self._offset
+        spectrum = np.fft.rfft(windows, _FFT_SAMPLES, axis=1)
+        # How float32 products round depends on how many rows there are, so on how sound is cut.
+        parts = spectrum.view(np.float32).astype(np.float64)
+        parts *= parts
+        power = parts[:, ::2] + parts[:, 1::2]
+        energies = np.concatenate(
+            [power[:, first:last] @ weights for first, last, weights in self._groups], axis=1
+        )
+        return np.log(np.maximum(energies, _LEAST)).astype(np.float32)
+
+
+_NO_FRAMES = np.zeros((0, BANDS), np.float32)
 
 FIRST_SAMPLES = _BEFORE
 """How many samples it takes to mirror them before the beginning."""
+
+
+def _starts(lengths: Sequence[int], counts: Sequence[int]) -> NDArray[np.intp]:
+    """Return where frames begin in sounds that were joined."""
+    joined = np.cumsum([0, *lengths[:-1]])
+    return np.concatenate(
+        [
+            first + SHIFT_SAMPLES * np.arange(count)
+            for first, count in zip(joined, counts, strict=True)
+        ]
+    )
+
+
+def _groups(bands: NDArray[np.float64]) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+    """Yield neighbouring bands with the few frequencies that they hear: first, last, weights."""
+    for at in range(0, BANDS, _GROUP_BANDS):
+        weights = bands[:, at : at + _GROUP_BANDS]
+        heard = np.flatnonzero(weights.any(axis=1))
+        first, last = int(heard[0]), int(heard[-1]) + 1
+        yield first, last, np.ascontiguousarray(weights[first:last])
 
 
 def _bands() -> NDArray[np.float64]:

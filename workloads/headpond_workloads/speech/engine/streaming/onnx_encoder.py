@@ -35,6 +35,7 @@ class OnnxEncoder:
         empties = [session.empty(at) for at in range(1, len(session.inputs))]
         self._initial: Cache = tuple(array for array, _ in empties)
         self._axes = [axis for _, axis in empties]
+        self._before = [(slice(None),) * axis for axis in self._axes]
         self.cache_bytes = sum(array.nbytes for array in self._initial)
         rows, _ = self.encode(np.zeros((1, self.frames, 80), np.float32), [self._initial])
         self.subsampling = self.shift // rows.shape[1]
@@ -50,8 +51,13 @@ class OnnxEncoder:
             for at, axis in enumerate(self._axes)
         ]
         rows, *after = self._session.run([frames, *stacked])
-        split = [
-            np.split(array, len(caches), axis=axis)
-            for array, axis in zip(after, self._axes, strict=True)
+        # Not `split`, which takes longer than a small network.
+        places = [
+            [(*before, slice(stream, stream + 1)) for before in self._before]
+            for stream in range(len(caches))
         ]
-        return rows.astype(np.float32, copy=False), list(zip(*split, strict=True))
+        split = [
+            tuple(array[place] for array, place in zip(after, where, strict=True))
+            for where in places
+        ]
+        return rows.astype(np.float32, copy=False), split

@@ -13,6 +13,9 @@ from headpond_workloads.speech.engine.streaming.onnx_session import OnnxSession
 
 BLANK = 0
 
+_MOST_KNOWN = 4096
+"""Contexts whose predictions are kept: most of what people say is said again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -36,6 +39,7 @@ class OnnxPredictor:
         # sherpa-onnx begins so: the first places are none of the vocabulary's.
         begin = (*[-1] * (session.number("context_size") - 1), BLANK)
         (self._initial,) = self._predicted([begin])
+        self._known: dict[tuple[int, ...], Context] = {}
 
     def initial(self) -> Context:
         """Return what a stream begins with."""
@@ -43,13 +47,24 @@ class OnnxPredictor:
 
     def extended(self, said: Sequence[Context], token_ids: Sequence[int]) -> list[Context]:
         """Add a token to each, and forget its oldest."""
-        pairs = zip(said, token_ids, strict=True)
-        return self._predicted([(*each.token_ids[1:], token_id) for each, token_id in pairs])
+        contexts = [
+            (*each.token_ids[1:], token_id) for each, token_id in zip(said, token_ids, strict=True)
+        ]
+        unknown = list(dict.fromkeys(each for each in contexts if each not in self._known))
+        if unknown:
+            if len(self._known) + len(unknown) > _MOST_KNOWN:
+                self._known.clear()
+                unknown = list(dict.fromkeys(contexts))
+            self._known |= zip(unknown, self._predicted(unknown), strict=True)
+        return [self._known[each] for each in contexts]
 
     def _predicted(self, contexts: Sequence[tuple[int, ...]]) -> list[Context]:
         (values,) = self._session.run([np.array(contexts, np.int64)])
         floats = values.astype(np.float32, copy=False)
-        return [Context(*each) for each in zip(contexts, floats, strict=True)]
+        # Copies, so that none holds all the others that were computed with it.
+        return [
+            Context(token_ids, each.copy()) for token_ids, each in zip(contexts, floats, strict=True)
+        ]
 
 
 class OnnxJoiner:

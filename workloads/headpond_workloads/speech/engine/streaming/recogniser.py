@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import exp
 from typing import Generic, Literal
 
@@ -31,6 +31,7 @@ from headpond_workloads.speech.items import Listening, Word
 
 _MOST_TOKENS = 4096
 _TOKEN_BYTES = 64
+_NONE = np.zeros(0, np.float32)
 _FRAME_MS = 1000 // FRAMES_PER_S
 
 
@@ -126,7 +127,7 @@ class StreamingRecogniser(Generic[Path]):
 
     def advance(self, portions: Sequence[Portion[Utterance[Path]]]) -> list[Hypothesis | None]:
         """Take in more sound; encode chunk after chunk while any utterance has one."""
-        grown = [self._sounded(portion) for portion in portions]
+        grown = self._sounded(portions)
         while True:
             ready = [
                 at for at, each in enumerate(grown) if len(each.frames) >= self._encoder.frames
@@ -143,25 +144,44 @@ class StreamingRecogniser(Generic[Path]):
             found.append(self._hypothesis(portion, after) if portion.last or said_more else None)
         return found
 
-    def _sounded(self, portion: Portion[Utterance[Path]]) -> Progressed[Path]:
+    def _sounded(self, portions: Sequence[Portion[Utterance[Path]]]) -> list[Progressed[Path]]:
         """Make frames of the samples; after the last ones, of silence too."""
+        sounds = [self._joined(portion) for portion in portions]
+        begun = [
+            portion.state.now.begun or len(sound) >= FIRST_SAMPLES
+            for portion, sound in zip(portions, sounds, strict=True)
+        ]
+        found = self._fbank.frames(
+            [sound if begins else _NONE for sound, begins in zip(sounds, begun, strict=True)]
+        )
+        return [
+            self._with_frames(portion.state.now, begins, sound, frames)
+            for portion, begins, sound, frames in zip(portions, begun, sounds, found, strict=True)
+        ]
+
+    def _joined(self, portion: Portion[Utterance[Path]]) -> Samples:
+        """Return samples that make frames: what is left, what came, and silence at the end."""
         now = portion.state.now
         parts = [now.samples, portion.samples]
         if portion.last:
             parts.append(np.zeros(self._tail(portion.state, portion.samples), np.float32))
         samples = np.concatenate(parts)
-        begun = now.begun
-        if not begun:
-            if len(samples) < FIRST_SAMPLES:
-                return replace(now, samples=samples)
-            samples, begun = self._fbank.begin(samples), True
-        frames, rest = self._fbank.frames(samples)
-        return replace(
-            now,
+        if now.begun or len(samples) < FIRST_SAMPLES:
+            return samples
+        return self._fbank.begin(samples)
+
+    def _with_frames(
+        self, now: Progressed[Path], begun: bool, samples: Samples, frames: Floats
+    ) -> Progressed[Path]:
+        return Progressed(
             begun=begun,
-            # A copy, so that the chunk it was cut from can be let go.
-            samples=rest.copy(),
-            frames=np.concatenate((now.frames, frames)),
+            # Copies, so that the chunk and the batch they were cut from can be let go.
+            samples=samples[len(frames) * SHIFT_SAMPLES :].copy(),
+            frames=np.concatenate((now.frames, frames)) if len(frames) else now.frames,
+            rows=now.rows,
+            cache=now.cache,
+            path=now.path,
+            emissions=now.emissions,
         )
 
     def _tail(self, utterance: Utterance[Path], samples: Samples) -> int:
@@ -179,14 +199,14 @@ class StreamingRecogniser(Generic[Path]):
         rows, caches = encoder.encode(frames, [each.cache for each in streams])
         found, paths = self._search.search(rows, [each.path for each in streams])
         return [
-            replace(
-                stream,
+            Progressed(
+                begun=stream.begun,
+                samples=stream.samples,
                 frames=stream.frames[encoder.shift :],
                 rows=stream.rows + rows.shape[1],
                 cache=cache,
                 path=path,
-                emissions=stream.emissions
-                + tuple(replace(each, row=each.row + stream.rows) for each in emissions),
+                emissions=_longer(stream, emissions),
             )
             for stream, cache, path, emissions in zip(streams, caches, paths, found, strict=True)
         ]
@@ -210,3 +230,12 @@ class StreamingRecogniser(Generic[Path]):
             confidence=exp(chance),
             language=self._language,
         )
+
+
+def _longer(stream: Progressed[Path], emissions: Sequence[Emission]) -> tuple[Emission, ...]:
+    """Add tokens of the rows that follow."""
+    if not emissions:
+        return stream.emissions
+    return stream.emissions + tuple(
+        Emission(each.token_id, each.row + stream.rows, each.log_prob) for each in emissions
+    )

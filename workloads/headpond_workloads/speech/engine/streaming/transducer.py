@@ -7,6 +7,7 @@ said last, and only after a token are the rows that follow it joined again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -93,17 +94,18 @@ class TransducerSearch(Generic[Said]):
         predicted = np.repeat(np.stack([said[each].predicted for each in begin]), counts, axis=0)
         logits = self._join(heard, predicted)
         best = logits.argmax(-1)
-        speaks = ~np.isin(best, self._silent)
+        speaks = np.flatnonzero((best[:, None] != self._silent).all(axis=1)).tolist()
+        if not speaks:
+            return {}
+        starts = dict(zip(begin, accumulate(counts, initial=0), strict=False))
+        streams = np.repeat(list(begin), counts).tolist()
         spoke: dict[int, Emission] = {}
-        start = 0
-        for (stream, first), count in zip(begin.items(), counts, strict=True):
-            at = speaks[start : start + count]
-            if at.any():
-                row = int(at.argmax())
-                token_id = int(best[start + row])
-                chance = _log_prob(logits[start + row], token_id)
-                spoke[stream] = Emission(token_id, first + row, chance)
-            start += count
+        for at in speaks:
+            stream = streams[at]
+            if stream not in spoke:
+                token_id = int(best[at])
+                row = begin[stream] + at - starts[stream]
+                spoke[stream] = Emission(token_id, row, _log_prob(logits[at], token_id))
         return spoke
 
 
