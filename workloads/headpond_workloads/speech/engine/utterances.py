@@ -314,9 +314,11 @@ class Utterances(Generic[State]):
         return late >= 0.0 and probability < _PAUSE + late * (_NEARLY_PAUSE - _PAUSE)
 
     def _forget(self) -> None:
+        """Keep what an utterance may still begin with; never what another one used."""
         padding = self._listening.endpointing or _BETWEEN_COMMITS
         kept_ms = padding.prefix_padding_ms + _KEPT_BESIDES_MS
-        self._kept = self._kept[-self._samples(kept_ms) :]
+        wanted = min(self._samples(kept_ms), max(self.heard - self._used, 0))
+        self._kept = self._kept[len(self._kept) - wanted :] if wanted else _NONE
 
     def _ms(self, samples: int) -> int:
         return samples * 1000 // self._recogniser.rate_hz

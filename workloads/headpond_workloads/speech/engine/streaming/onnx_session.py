@@ -38,6 +38,8 @@ class OnnxSession:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        # Between two products of a small network, threads would spin longer than they compute.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = onnxruntime.InferenceSession(
                 path, options, providers=["CPUExecutionProvider"]
