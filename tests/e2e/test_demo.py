@@ -25,3 +25,5 @@ def test_demo_shows_one_working_call_per_workload_and_stops() -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     assert "# generation: smollm2-135m" in done.stdout
     assert '"finish_reason"' in done.stdout
+    assert "# speech: whisper-tiny-en" in done.stdout
+    assert "forward" in done.stdout

@@ -59,9 +59,7 @@ class Fbank:
             sounds: Of each stream what `begin` returned, or what was not used yet, and what
                 followed.
         """
-        counts = [
-            max((len(sound) - _WINDOW_SAMPLES) // SHIFT_SAMPLES + 1, 0) for sound in sounds
-        ]
+        counts = [max((len(sound) - _WINDOW_SAMPLES) // SHIFT_SAMPLES + 1, 0) for sound in sounds]
         if not any(counts):
             return [_NO_FRAMES] * len(sounds)
         joined = np.concatenate(sounds)

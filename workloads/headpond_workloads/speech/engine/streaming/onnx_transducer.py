@@ -63,7 +63,8 @@ class OnnxPredictor:
         floats = values.astype(np.float32, copy=False)
         # Copies, so that none holds all the others that were computed with it.
         return [
-            Context(token_ids, each.copy()) for token_ids, each in zip(contexts, floats, strict=True)
+            Context(token_ids, each.copy())
+            for token_ids, each in zip(contexts, floats, strict=True)
         ]
 
 
