@@ -11,9 +11,10 @@ from pathlib import Path
 
 import onnx
 import torch
-from model import CHUNK, CONTEXT, HISTORY, JOINER, LAYERS, WIDTH, Transducer
 from torch import Tensor, nn
 from torch.export import Dim
+
+from model import CHUNK, CONTEXT, HISTORY, JOINER, LAYERS, WIDTH, Transducer
 from train import TOKENS
 
 AUTHOR = "Headpond"
@@ -25,11 +26,11 @@ def write(
     outputs: list[str],
     path: Path,
     metadata: Mapping[str, int | str],
-    batch_axis: int | Mapping[str, int] = 0,
+    batch_axes: Mapping[str, int] | None = None,
 ) -> None:
-    """Write one module with its metadata; the batch may be of any size."""
+    """Write one module with its metadata; the batch, axis 0 unless told, may be of any size."""
     batch = Dim("N")
-    axes = dict.fromkeys(inputs, 0) if batch_axis == 0 else dict(batch_axis)
+    axes = dict.fromkeys(inputs, 0) | dict(batch_axes or {})
     torch.onnx.export(
         module,
         tuple(inputs.values()),
@@ -75,7 +76,7 @@ def main() -> None:
             "rnn_hidden_size": WIDTH,
             "d_model": WIDTH,
         },
-        {"x": 0, "h": 1, "c": 1},
+        {"h": 1, "c": 1},
     )
     write(
         model.decoder,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import kaldi_native_fbank as knf
 import numpy as np
+
 from voices import RATE_HZ, Samples
 
 BINS = 80

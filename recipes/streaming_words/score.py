@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import sherpa_onnx
+
 from grammar import sentence
 from voices import HELD_OUT, RATE_HZ, Samples, choose, disturb, speak
 

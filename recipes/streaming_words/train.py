@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import torchaudio
+from torch import Tensor
+
 from features import fbank
 from grammar import WORDS, sentence
 from model import CHUNK, CONTEXT, Transducer, encoded_frames
-from torch import Tensor
 from voices import TRAINING, add_noise, choose, disturb, speak
 
 TOKENS = ("<blk>", "<sos/eos>", "<unk>", *WORDS)
@@ -37,8 +38,10 @@ def examples(utterances: int, copies: int, seed: int) -> list[Example]:
     for at in range(utterances):
         words = sentence(rng)
         spoken = speak(words, choose(TRAINING, rng), rng)
-        for _ in range(copies):
-            made.append((fbank(disturb(spoken, noise)).astype(np.float16), _numbers(words)))
+        made += [
+            (fbank(disturb(spoken, noise)).astype(np.float16), _numbers(words))
+            for _ in range(copies)
+        ]
         if at % 12 == 0:
             length = int(16_000 * noise.uniform(1.0, 3.0))
             faint = (noise.standard_normal(length) * 10.0 ** noise.uniform(-5, -1.5)).astype(
@@ -99,6 +102,19 @@ def _masked(x: Tensor) -> Tensor:
     return x
 
 
+def load(folder: Path, shards: int, copies: int, until: float) -> list[Example] | None:
+    """Return all examples, synthesised where they are not there yet; None when time is up."""
+    made: list[Example] = []
+    for shard in range(shards):
+        data = folder / f"examples-{shard}.pt"
+        if not data.exists():
+            if time.monotonic() > until:
+                return None
+            torch.save(examples(SHARD, copies, seed=shard), data)
+        made += torch.load(data, weights_only=False)  # our own file of a minute ago
+    return made
+
+
 def main() -> None:
     """Train for so many passes, or minutes."""
     parser = argparse.ArgumentParser()
@@ -113,14 +129,9 @@ def main() -> None:
     until = time.monotonic() + 60 * options.minutes
     options.folder.mkdir(parents=True, exist_ok=True)
     kept = options.folder / "checkpoint.pt"
-    made: list[Example] = []
-    for shard in range(options.utterances // SHARD):
-        data = options.folder / f"examples-{shard}.pt"
-        if not data.exists():
-            if time.monotonic() > until:
-                return
-            torch.save(examples(SHARD, options.copies, seed=shard), data)
-        made += torch.load(data, weights_only=False)  # our own file of a minute ago
+    made = load(options.folder, options.utterances // SHARD, options.copies, until)
+    if made is None:
+        return
     random.seed(11)
     torch.manual_seed(11)
     model = Transducer(len(TOKENS))
