@@ -27,7 +27,8 @@ RATE_HZ = 16_000
 CHUNK = RATE_HZ * 160 // 1000
 PIECE = RATE_HZ * 40 // 1000
 
-Samples = NDArray[np.float32]
+Samples = NDArray[Any]
+"""float32 between -1 and 1, or what `Listener.prepared` made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,10 @@ class Listener(Protocol):
 
     def open(self) -> Any: ...
 
+    def prepared(self, samples: Samples) -> Samples:
+        """Return a clip as it is taken in; this is not timed."""
+        ...
+
     def add(self, stream: Any, samples: Samples, *, ends: bool) -> None:
         """Take in more of a clip, or the last of it."""
         ...
@@ -57,7 +62,7 @@ class Sherpa:
     """sherpa-onnx's own recogniser: several streams in one call, or each alone."""
 
     def __init__(self, bundle: Path, threads: int, *, together: bool, vad: str | None) -> None:
-        import sherpa_onnx
+        import sherpa_onnx  # noqa: PLC0415 - only one contender is there at a time
 
         files = {name: str(bundle / f"{name}.onnx") for name in ("encoder", "decoder", "joiner")}
         self._model = sherpa_onnx.OnlineRecognizer.from_transducer(
@@ -80,6 +85,9 @@ class Sherpa:
             "ends": False,
             "vad": self._voice() if self._voice else None,
         }
+
+    def prepared(self, samples: Samples) -> Samples:
+        return samples
 
     def add(self, stream: dict[str, Any], samples: Samples, *, ends: bool) -> None:
         if stream["vad"] is not None:
@@ -115,10 +123,10 @@ class Ours:
     """Our engine: what its driver does in each step, without HTTP and Ray."""
 
     def __init__(self, bundle: Path, threads: int, *, vad: bool) -> None:
-        from headpond.bundle.store import open_bundle
-        from headpond.engine import EngineSettings, Quantum
-        from headpond_workloads.speech import items
-        from headpond_workloads.speech.engine.load import load
+        from headpond.bundle.store import open_bundle  # noqa: PLC0415
+        from headpond.engine import EngineSettings, Quantum  # noqa: PLC0415
+        from headpond_workloads.speech import items  # noqa: PLC0415
+        from headpond_workloads.speech.engine.load import load  # noqa: PLC0415
 
         self._items = items
         self._quantum = Quantum
@@ -133,9 +141,11 @@ class Ours:
         return {"slot": self._engine.start(self._engine.plan(self._items.Stream(form, listening), "")),
                 "idle": True, "ends": False, "said": []}  # fmt: skip
 
+    def prepared(self, samples: Samples) -> Samples:
+        return np.round(samples * 32_768.0).clip(-32_768, 32_767).astype("<i2")
+
     def add(self, stream: dict[str, Any], samples: Samples, *, ends: bool) -> None:
-        content = np.round(samples * 32_768.0).clip(-32_768, 32_767).astype("<i2").tobytes()
-        given: list[Any] = [self._items.Sound(content)]
+        given: list[Any] = [self._items.Sound(samples.tobytes())]
         if ends:
             given.append(self._items.Commit())
         self._engine.feed(stream["slot"], given)
@@ -307,7 +317,7 @@ def main() -> None:
     for line in sys.stdin:
         command = json.loads(line)
         for path in {path for stream in command["clips"] for path in stream} - sounds.keys():
-            sounds[path] = np.load(path)
+            sounds[path] = listener.prepared(np.load(path))
         clips = [[sounds[path] for path in stream] for stream in command["clips"]]
         if command["do"] == "paced":
             answer = paced(listener, clips, command["known"])

@@ -65,7 +65,8 @@ class Decoder(nn.Module):
 
         Before the first word sherpa-onnx fills a history with -1, which counts as nothing.
         """
-        return self.mix(torch.relu(self.words(y.clamp(min=BLANK)).flatten(1)))
+        mixed: Tensor = self.mix(torch.relu(self.words(y.clamp(min=BLANK)).flatten(1)))
+        return mixed
 
 
 class Joiner(nn.Module):
@@ -77,7 +78,8 @@ class Joiner(nn.Module):
 
     def forward(self, encoder_out: Tensor, decoder_out: Tensor) -> Tensor:
         """Return logits over the vocabulary for vectors that can be added."""
-        return self.out(torch.tanh(encoder_out + decoder_out))
+        logits: Tensor = self.out(torch.tanh(encoder_out + decoder_out))
+        return logits
 
 
 class Transducer(nn.Module):

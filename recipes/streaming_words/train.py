@@ -154,7 +154,7 @@ def main() -> None:
         for batch in order[done % per_pass :]:
             loss = loss_of(model, batch)
             optimizer.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
             optimizer.step()
             schedule.step()

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import soxr
+from numpy.typing import NDArray
 
 RATE_HZ = 16_000
 
-Samples = np.ndarray[tuple[int], np.dtype[np.float32]]
+Samples = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ def speak(words: list[str], voice: Voice, rng: random.Random) -> Samples:
         rate_hz = file.getframerate()
     at = spoken.index(b"data") + 8  # both write a length of their own into a stream's header
     samples = np.frombuffer(spoken[at : len(spoken) - (len(spoken) - at) % 2], np.int16)
-    return soxr.resample(samples.astype(np.float32) / 32_768.0, rate_hz, RATE_HZ)
+    spoken_here: Samples = soxr.resample(samples.astype(np.float32) / 32_768.0, rate_hz, RATE_HZ)
+    return spoken_here
 
 
 def disturb(samples: Samples, rng: np.random.Generator) -> Samples:
@@ -80,7 +82,7 @@ def disturb(samples: Samples, rng: np.random.Generator) -> Samples:
         samples = soxr.resample(soxr.resample(samples, RATE_HZ, narrow_hz), narrow_hz, RATE_HZ)
     if rng.random() < 0.5:
         tilt = rng.uniform(-0.6, 0.6)
-        samples = samples + tilt * np.concatenate([[0.0], samples[:-1]])
+        samples = (samples + tilt * np.concatenate([[0.0], samples[:-1]])).astype(np.float32)
     before, after = (int(RATE_HZ * rng.uniform(0.15, 0.8)) for _ in range(2))
     samples = np.pad(samples, (before, after))
     level = 10.0 ** rng.uniform(-1.6, -0.1)
@@ -98,4 +100,5 @@ def add_noise(samples: Samples, snr_db: float, rng: np.random.Generator) -> Samp
     noise = np.fft.irfft(spectrum, len(samples)).astype(np.float32)
     power = float(np.mean(samples**2)) + 1e-9
     noise *= np.sqrt(power / 10.0 ** (snr_db / 10.0) / max(float(np.mean(noise**2)), 1e-12))
-    return np.clip(samples + noise, -1.0, 1.0).astype(np.float32)
+    noisy: Samples = np.clip(samples + noise, -1.0, 1.0).astype(np.float32)
+    return noisy

@@ -92,7 +92,8 @@ def test_it_says_what_sherpa_onnx_says(
         while theirs.is_ready(stream):
             theirs.decode_stream(stream)
         said.append(theirs.get_result(stream).strip())
-    assert said[0] == "go forward ten meters"
+    assert said[1] == "ten of clubs"
+    assert len(set(said)) > 3
     assert [streamed(engine, clip).text for clip in clips] == said
 
 
@@ -137,7 +138,7 @@ def test_a_commit_goes_on_with_the_next_utterance(
 ) -> None:
     session = Session(engine, MANUAL)
     texts = []
-    for clip in clips[:2]:
+    for clip in clips:
         session.say(clip)
         texts += [final.text for final in finals(session.give(Commit()))]
-    assert texts == ["go forward ten meters", "ten of clubs"]
+    assert texts == [streamed(engine, clip).text for clip in clips]
