@@ -7,8 +7,9 @@ In the form of icefall's `lstm_transducer_stateless` as sherpa-onnx runs it: the
 from __future__ import annotations
 
 import torch
-from features import BINS
 from torch import Tensor, nn
+
+from features import BINS
 
 WIDTH = 192
 LAYERS = 3
