@@ -8,7 +8,7 @@ come from a cache; it is there from a request just before.
 Tokens are those of the server's usage field. CPU is of the whole process tree while the
 burst lasts, Ray's processes included, the replicas of our other bundles not; PSS likewise.
 Quality compares the first round's answers at 8 streams with transformers' `generate`. The
-floor is what the matrix products alone would allow (`floor.py`).
+floor is what the matrix products alone would allow (`floor.py`), of oneDNN and of our own.
 
     make bench SUBJECT=generation
     python benchmarks/generation.py --rounds 2 --tokens 8 --only bf16 --peers ""   # a try
@@ -192,11 +192,16 @@ def cases_of(run: Run, found: Floors, quality: Mapping[str, str]) -> list[dict[s
     cases: list[dict[str, object]] = []
     for scenario in SCENARIOS:
         limits = {
-            name: tokens_per_s(
-                milliseconds, streams=scenario.streams, computed=PROMPT_TOKENS, tokens=run.tokens
-            )
+            name: {
+                kind: tokens_per_s(
+                    milliseconds,
+                    streams=scenario.streams,
+                    computed=PROMPT_TOKENS,
+                    tokens=run.tokens,
+                )
+                for kind, milliseconds in found[name.partition(",")[0]].items()
+            }
             for name in mine
-            if (milliseconds := found.get(name.partition(",")[0])) is not None
         }
         cases += table_cases(
             scenario.name,

@@ -81,11 +81,10 @@ def _beside(cases: Sequence[Mapping[str, Any]]) -> Iterable[str]:
             f"{ratio:.2f} of {peer}{_spread(*case['spread'][peer])}"
             for peer, ratio in case["ratio"].items()
         ]
-        if case["floor"]:
-            parts.append(
-                f"{case['ours'] / case['floor']:.2f} of what the products alone allow "
-                f"({case['floor']:.4g})"
-            )
+        parts += [
+            f"{case['ours'] / floor:.2f} of what the products alone allow with {kind} ({floor:.4g})"
+            for kind, floor in (case["floor"] or {}).items()
+        ]
         if parts:
             lines.append(f"- {case['unit']}, {case['variant']}: {', '.join(parts)}")
     yield from (("", *lines) if lines else ())

@@ -37,7 +37,7 @@ def table_cases(
     field: Mapping[str, Rows],
     *,
     ours: Sequence[str],
-    floors: Mapping[str, float] | None = None,
+    floors: Mapping[str, Mapping[str, float]] | None = None,
     quality: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, object]]:
     """Yield a case for every measure of every variant of ours that was measured.
@@ -47,7 +47,8 @@ def table_cases(
         measures: The columns; the first is the one that ratios and floors are about.
         field: Rows by contender.
         ours: Which contenders are ours.
-        floors: By our variant, what could be reached at best, in the first measure's unit.
+        floors: By our variant, what could be reached at best, by what it is reckoned from, in
+            the first measure's unit.
         quality: By contender, how its answers compare.
     """
     others = {name: rows for name, rows in field.items() if name not in ours}

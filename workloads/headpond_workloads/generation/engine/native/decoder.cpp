@@ -14,13 +14,11 @@
 #include "plan.hpp"
 #include "products.hpp"
 #include "sampling.hpp"
+#include "shares.hpp"
 #include "structures.hpp"
 #include "team.hpp"
 
 namespace headpond {
-
-constexpr int TILES = 16;  // of one product, at most so many are dealt out at once
-constexpr int FEW = 32;    // rows
 
 class Decoder {
  public:
@@ -117,9 +115,7 @@ class Decoder {
       norm(kept_ + size_t(place) * model_.hidden, model_.final_norm, model_.hidden, to);
       put_row(model_.head.format, to, model_.hidden, input, at);
     });
-    team_.deal(model_.head.tiles(), TILES, [&](int tile) {
-      multiply(model_.head, tile, input, step.wanted, step.logits, model_.vocabulary, false);
-    });
+    multiply(team_, model_.head, input, step.wanted, step.logits, model_.vocabulary, false);
   }
 
   Rows input_for(const Matrix& weights) const {
@@ -144,10 +140,7 @@ class Decoder {
                     bool add) {
     const Rows input = input_for(w);
     const int rows = int(scope.rows.size());
-    // With many rows a tile takes so long that its neighbour's memory does not matter.
-    const int grain = rows > FEW ? 1 : team_.grain(w.tiles(), TILES);
-    team_.deal(w.tiles(), grain,
-               [&](int tile) { multiply(w, tile, input, rows, out, stride, add); });
+    multiply(team_, w, input, rows, out, stride, add);
     for (const Segment& segment : scope.segments) {
       const LowRank& low = segment.adapter->layer[layer * 4 + product];
       if (low.down.columns == 0) continue;
@@ -163,12 +156,8 @@ class Decoder {
     from.stride = source_stride * 4;
     middle.values = reinterpret_cast<uint8_t*>(low_);
     middle.stride = size_t(low.down.columns) * 4;
-    team_.deal(low.down.tiles(), 1, [&](int tile) {
-      multiply(low.down, tile, from, segment.count, low_, low.down.columns, false);
-    });
-    team_.deal(low.up.tiles(), 1, [&](int tile) {
-      multiply(low.up, tile, middle, segment.count, out + stride * segment.place, stride, true);
-    });
+    multiply(team_, low.down, from, segment.count, low_, low.down.columns, false);
+    multiply(team_, low.up, middle, segment.count, out + stride * segment.place, stride, true);
   }
 
   // A token's row of the embedding: its own table, or a column of the head where both are one.
