@@ -96,6 +96,7 @@ def ours(
 ) -> Iterator[Step]:
     """Give the step over weights in the decoder's formats, on its kernels."""
     from headpond_workloads.native.library import load  # noqa: PLC0415
+    from headpond_workloads.native.memory import Arena  # noqa: PLC0415
     from headpond_workloads.native.packing import Format, pack  # noqa: PLC0415
     from headpond_workloads.native.structures import Matrix  # noqa: PLC0415
 
@@ -109,7 +110,11 @@ def ours(
         ),
     )
     kinds = [*[Format[layers]] * (len(weights) - 1), Format[head]]
-    packed = [pack([weight], kind) for weight, kind in zip(weights, kinds, strict=True)]
+    arena = Arena()
+    packed = [
+        pack([weight.float().numpy()], kind, arena=arena)
+        for weight, kind in zip(weights, kinds, strict=True)
+    ]
     matrices = (Matrix * len(packed))(*(each.matrix for each in packed))
     products = native.headpond_products(matrices, len(packed), rows, _head_rows(rows), threads)
     try:
