@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from headpond.bundle.manifest import Manifest
-from headpond.errors import BundleError
+from headpond.bundle.section import read_section
 
 
 class EncoderOptions(BaseModel):
@@ -38,9 +38,4 @@ def options_of(manifest: Manifest, kind: type[Options]) -> Options:
     Raises:
         BundleError: Names the first option that is not valid.
     """
-    try:
-        return kind.model_validate(manifest.execution.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(["execution.options", *map(str, first["loc"])])
-        raise BundleError(f"{path}: {first['msg']}", param=path) from None
+    return read_section(kind, manifest.execution.options, "execution.options")

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from headpond.bundle.section import Section, read_section
 from headpond.engine import Json
 from headpond.errors import BundleError
-from headpond_workloads.speech.engine.section import Section, read_section
 from headpond_workloads.speech.items import Final, Listening, Reading, Recording
 
 

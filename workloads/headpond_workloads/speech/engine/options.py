@@ -9,10 +9,10 @@ from pydantic import Field
 
 from headpond.bundle.hashing import file_sha256
 from headpond.bundle.manifest import Manifest, Positive, Sha256, Text
+from headpond.bundle.section import Section, read_section
 from headpond.bundle.sources import Local, resolve
 from headpond.bundle.store import Bundle
 from headpond.errors import BundleError
-from headpond_workloads.speech.engine.section import Section, read_section
 
 _CHECKPOINT = "execution.options.checkpoint"
 

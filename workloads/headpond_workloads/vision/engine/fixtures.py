@@ -9,12 +9,12 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from headpond.bundle.section import Section, read_section
 from headpond.encoded import file_bytes
 from headpond.engine import Json
 from headpond.errors import BundleError, InvalidRequest
 from headpond_workloads.vision.engine.forward import Floats
 from headpond_workloads.vision.engine.labels import Labels
-from headpond_workloads.vision.engine.section import Section, read_section
 from headpond_workloads.vision.items import Selection
 
 _SAMPLES = 32

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headpond.bundle.manifest import Manifest, Positive, Sha256, Text
-from headpond_workloads.vision.engine.section import Section, read_section
+from headpond.bundle.section import Section, read_section
 
 
 class Checkpoint(Section):

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch.nn.functional import interpolate
 
 from headpond.bundle.manifest import Manifest
-from headpond_workloads.vision.engine.section import Section, read_section
+from headpond.bundle.section import Section, read_section
 
 Pixels = NDArray[np.uint8]
 """`(height, width, 3)`: red, green, blue."""

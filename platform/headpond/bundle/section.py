@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from headpond.engine import Json
 from headpond.errors import BundleError
 
-Read = TypeVar("Read", bound="Section")
+Read = TypeVar("Read", bound=BaseModel)
 
 
 class Section(BaseModel):
