@@ -109,9 +109,42 @@ class TestDrainRate:
             drain.record(1.0, 1.0)
         assert drain.per_s == pytest.approx(1.0, rel=0.01)
 
+    def test_one_sample_says_nothing_and_the_first_may_be_cold(self) -> None:
+        drain = DrainRate()
+        drain.record(1.0, 100.0)
+        assert drain.per_s is None
+        drain.record(10.0, 1.0)
+        assert drain.per_s == pytest.approx(10.0)
+
+    @given(st.floats(0.01, 10.0), st.floats(1.0, 1e6), st.integers(5, 50))
+    def test_a_pause_hardly_matters(self, each_s: float, pause_s: float, before: int) -> None:
+        drain = DrainRate()
+        for _ in range(before):
+            drain.record(1.0, each_s)
+        drain.record(1.0, each_s + pause_s)
+        assert drain.wait_s(1.0) is not None
+        assert (drain.wait_s(1.0) or 0.0) <= 3.0 * each_s
+
+    def test_a_lasting_slowdown_is_followed(self) -> None:
+        drain = DrainRate()
+        for _ in range(300):
+            drain.record(10.0, 0.1)
+        for _ in range(15):
+            drain.record(10.0, 10.0)
+        assert drain.per_s == pytest.approx(1.0, rel=0.5)
+
+    def test_work_that_is_scarce_says_only_what_it_came_to(self) -> None:
+        drain = DrainRate()
+        for _ in range(100):
+            drain.record(1.0, 1.0, spared=3.0, full=False)
+        assert (drain.per_s, drain.part) == (None, pytest.approx(0.25))
+        drain.record(10.0, 1.0, spared=30.0)
+        assert drain.per_s == pytest.approx(40.0)
+
     def test_retry_after_is_whole_seconds_within_bounds(self) -> None:
         drain = DrainRate()
-        drain.record(10.0, 1.0)
+        for _ in range(2):
+            drain.record(10.0, 1.0)
         assert [drain.retry_after_s(weight) for weight in (0.0, 25.0, 1e12)] == [1.0, 3.0, 60.0]
 
 
@@ -296,7 +329,8 @@ class TestFairQueue:
 
     def test_it_is_bounded_in_work_and_says_when_to_come_back(self) -> None:
         drain = DrainRate()
-        drain.record(10.0, 1.0)
+        for _ in range(2):
+            drain.record(10.0, 1.0)
         waiting = queue(100.0, drain)
         waiting.append([entry("a", weight=60.0)])
         with pytest.raises(Overloaded) as full:

@@ -367,7 +367,7 @@ def test_a_full_queue_refuses_and_says_when() -> None:
 
 def test_what_begun_calls_have_left_is_a_wait_for_large_calls_only() -> None:
     bench = Bench(budget=10, max_wait_s=1.0)
-    bench.submit(*[text(1)] * 10)
+    bench.submit(*[text(1)] * 30)
     bench.run(seconds=1.0)  # 10 letters a second
     large = [text(1)] * 16
     bench.submit(*large)
@@ -399,6 +399,53 @@ def test_a_call_that_would_wait_too_long_is_refused_but_not_batch_work() -> None
     with pytest.raises(Overloaded, match=r"about 2\.0 s, and the deadline 1\.5 s"):
         bench.submit(text(10), deadline_s=1.5, priority=Priority.NORMAL)
     bench.submit(text(10), priority=Priority.BATCH)
+    bench.run()
+    bench.check_clean()
+
+
+def test_a_pause_amid_a_batch_is_not_taken_for_work() -> None:
+    bench = Bench(budget=10, max_wait_s=1.0)
+    for _ in range(10):
+        bench.submit(text(10))
+    paused = bench.form()
+    assert paused is not None
+    bench.run(seconds=0.1)
+    bench.clock.advance(1000.0)
+    bench.finish(paused)
+    for _ in range(8):
+        bench.submit(text(10))
+    bench.run(seconds=0.1)
+    bench.check_clean()
+
+
+def test_tiny_calls_say_nothing_of_what_a_full_batch_takes() -> None:
+    bench = Bench(budget=100, max_wait_s=1.0)
+    for _ in range(5):
+        bench.submit(text(1))
+        bench.run(seconds=0.3)
+    bench.submit(text(1))
+    tiny = bench.form()
+    for _ in range(8):
+        bench.submit(text(20))
+    assert tiny is not None
+    bench.clock.advance(0.3)
+    bench.finish(tiny)
+    for _ in range(8):
+        bench.submit(text(20))
+    bench.run(seconds=0.3)
+    bench.check_clean()
+
+
+def test_a_lasting_slowdown_is_learnt_within_a_few_batches() -> None:
+    bench = Bench(budget=10, max_wait_s=1.0)
+    for seconds in (0.05, 2.0):
+        for _ in range(5):
+            bench.submit(text(10), priority=Priority.BATCH)
+        bench.run(seconds=seconds)
+    bench.submit(text(10))
+    bench.submit(text(10))
+    with pytest.raises(Overloaded):
+        bench.submit(text(10))
     bench.run()
     bench.check_clean()
 

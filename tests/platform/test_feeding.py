@@ -238,6 +238,17 @@ def test_keeping_up_finds_what_steps_cost(base_s: float, each_s: float, sizes: l
     assert 1 <= keeping_up.most <= max(exact + 1, 1)
 
 
+def test_neither_a_cold_first_step_nor_a_pause_is_taken_for_the_rule() -> None:
+    keeping_up = KeepingUp(Feed(rate_per_s=1000.0, ahead=100))
+    keeping_up.observe(1, 100, 5.0)
+    assert keeping_up.most is None
+    for items in (1, 2, 1, 2) * 10:
+        keeping_up.observe(items, 100 * items, 0.005 + 0.01 * items)
+    keeping_up.observe(2, 200, 1000.0)
+    assert keeping_up.most is not None
+    assert 4 <= keeping_up.most <= 7
+
+
 class Served:
     """A loop with its thread."""
 

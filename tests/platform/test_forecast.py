@@ -23,9 +23,10 @@ class Bench:
         self, *, wait_s: float | None = None, max_wait_s: float | None = None, unit_s: float = 0.0
     ) -> None:
         self.clock = FakeClock()
+        self.engine = SimulatedEngine(self.clock, step_s=STEP_S, unit_s=unit_s, granule=4)
         self.loop = SimulatedLoop(
             simulated_record(queue_limit=1_000_000, step_budget=64, wait_s=wait_s),
-            SimulatedEngine(self.clock, step_s=STEP_S, unit_s=unit_s, granule=4),
+            self.engine,
             self.clock,
             symbols={"most_units": 10_000},
             max_slots=4,
@@ -61,6 +62,13 @@ class Bench:
             for _ in range(4):
                 self.submit(most=most)
             self.loop.run()
+
+    def turns(self, count: int, step_s: float) -> None:
+        """Do turns whose steps take longer than others."""
+        self.engine._step_s = step_s
+        for _ in range(count):
+            self.loop.turn()
+        self.engine._step_s = STEP_S
 
     def fill(self) -> Iterator[SimulatedCall]:
         """Submit until refused."""
@@ -177,6 +185,51 @@ def test_a_crowd_of_first_phases_is_a_wait_even_with_slots_free() -> None:
     with pytest.raises(Overloaded):
         bench.submit(prompt=400, outputs=1)
     bench.submit(prompt=40, outputs=1)  # shorter ones go first
+
+
+@pytest.mark.parametrize("warm", [2, 40])
+def test_a_pause_amid_a_step_is_not_taken_for_work(warm: int) -> None:
+    bench = Bench(wait_s=0.25, unit_s=0.0001)
+    bench.warm(warm)
+    for _ in range(4):
+        bench.submit(prompt=40)
+    bench.turns(1, step_s=1000.0)
+    bench.loop.run()
+    assert len(list(bench.fill())) >= 8
+
+
+@pytest.mark.parametrize("tiny", [1, 2, 100])
+@pytest.mark.parametrize("cold_s", [STEP_S, 2.0])
+def test_tiny_calls_say_nothing_of_what_a_crowd_takes(tiny: int, cold_s: float) -> None:
+    bench = Bench(wait_s=0.25, unit_s=0.0001)
+    for at in range(tiny):
+        bench.submit(prompt=4)
+        bench.turns(1, step_s=STEP_S if at else cold_s)
+        bench.loop.run()
+    taken = [bench.submit(prompt=200) for _ in range(4)]
+    taken += [bench.submit(prompt=200) for _ in range(4)]
+    bench.loop.run()
+    assert max(waited_s(each) for each in taken[:4]) <= 0.25
+
+
+def test_a_cold_first_step_is_not_the_pace_of_those_to_come() -> None:
+    bench = Bench(wait_s=0.25, unit_s=0.0001)
+    bench.submit(prompt=400)
+    bench.turns(1, step_s=5.0)
+    bench.loop.run()
+    taken = [bench.submit(prompt=200) for _ in range(4)]
+    bench.loop.run()
+    assert max(waited_s(each) for each in taken) <= 0.25
+
+
+def test_a_lasting_slowdown_is_learnt_within_a_few_steps() -> None:
+    bench = Bench(wait_s=0.25)
+    bench.warm()
+    for _ in range(4):
+        bench.submit(outputs=20)
+    bench.turns(15, step_s=20 * STEP_S)
+    taken = list(bench.fill())
+    assert len(taken) <= 4
 
 
 def test_overload_is_a_slope() -> None:

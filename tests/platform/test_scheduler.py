@@ -570,7 +570,7 @@ def test_what_is_cached_distorts_no_rate_whatever_planning_knew(foreseen: int) -
 
 
 def test_cut_off_work_counts_what_was_computed_only() -> None:
-    bench = Bench(step_budget=4)
+    bench = Bench(step_budget=4, max_slots=1)
     found = SimulatedItem(name="found", prompt=40, outputs=2, cached=24, foreseen=0)
     late = bench.loop.submit(call(found, deadline_s=1.5 * STEP_S))
     bench.loop.run()

@@ -56,11 +56,13 @@ class Batch:
         items: At least one.
         units: What they fill along the batching axis.
         small: Whether all of them are of small calls.
+        full: Whether something was left waiting when it was formed.
     """
 
     items: list[Item] = field(default_factory=list)
     units: int = 0
     small: bool = True
+    full: bool = False
 
 
 class Batcher:
@@ -176,6 +178,7 @@ class Batcher:
             return None
         if not self._running:
             self._accounted_s = now_s
+        batch.full = len(self.queue) > 0
         self._running[batch] = None
         for item in batch.items:
             if not item.call.scheduled:
@@ -195,6 +198,7 @@ class Batcher:
         """
         self.batches += 1
         self.last_batch_s = now_s
+        full = any(each.full for each in self._running)
         del self._running[batch]
         for item in batch.items:
             self.ledger.release(item)
@@ -207,7 +211,7 @@ class Batcher:
             for item, outcome in zip(batch.items, results, strict=True):
                 self._settle(item, outcome, now_s)
             done = sum(item.weight for item in batch.items)
-        self.drain.record(done, now_s - self._accounted_s)
+        self.drain.record(done, now_s - self._accounted_s, full=full)
         self._accounted_s = now_s
 
     def collect(self, now_s: float) -> list[Delivery]:

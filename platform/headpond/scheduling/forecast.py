@@ -28,10 +28,10 @@ class Forecast:
       ones as much as its own.
 
     Items seldom come to the most that they were admitted with. How much of it they come to
-    on the whole is measured.
+    on the whole is measured. What was not measured yet counts as no wait.
 
     Attributes:
-        drain: Weighed work that ends per busy second, as admitted.
+        drain: Weighed work that ends per busy second, as admitted, while no slot is free.
         blocked: Whether something waits that found no room; set by the scheduler.
     """
 
@@ -41,23 +41,11 @@ class Forecast:
         """Start with nothing measured, and look at the scheduler's own parts."""
         self.drain = drain
         self.blocked = False
-        self._done = DrainRate()
         self._classes = Inflow[Priority]()
         self._tenants = {priority: Inflow[str]() for priority in Priority}
         self._queue = queue
         self._residency = residency
         self._pace = pace
-
-    def record(self, done: float, spared: float, busy_s: float) -> None:
-        """Take in a stretch of busy time.
-
-        Args:
-            done: Weighed work that was done in it.
-            spared: What items that ended in it did not come to.
-            busy_s: How long it was.
-        """
-        self.drain.record(done + spared, busy_s)
-        self._done.record(done, busy_s)
 
     def admitted(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
         """Note what a call adds to the queue."""
@@ -119,10 +107,7 @@ class Forecast:
 
     def _next_slot_s(self, item: Item, free: int) -> float:
         """Return when the first of the running items, and those that start now, is done."""
-        done_s, drained_s = self._done.per_s, self.drain.per_s
-        if done_s is None or drained_s is None:
-            return 0.0
-        part = done_s / drained_s
+        part = self.drain.part
         running = [
             (each.weight, each.meter.counted)
             for each in self._residency.roster
@@ -131,7 +116,8 @@ class Forecast:
         if free:
             running.append((item.weight, 0.0))
         least = min((max(part * most - done, 0.0) for most, done in running), default=0.0)
-        return least * (len(running) + max(free - 1, 0)) / done_s
+        before = least / part * (len(running) + max(free - 1, 0))
+        return self.drain.wait_s(before) or 0.0
 
 
 def refuse_late(call: LiveCall, wait_s: float, now_s: float, longest_s: float | None) -> None:

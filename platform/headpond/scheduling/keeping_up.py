@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import exp
 
+from headpond.admission.drain import SURPRISE
 from headpond.batching import Feed
 from headpond.errors import Overloaded
 
@@ -49,6 +50,7 @@ class KeepingUp:
         """
         if not items or seconds <= 0.0:
             return
+        seconds = self._bounded(items, seconds)
         decay = exp(-seconds / _MEMORY_S)
         self._weight = self._weight * decay + 1.0
         self._items = self._items * decay + items
@@ -59,8 +61,8 @@ class KeepingUp:
 
     @property
     def most(self) -> int | None:
-        """How many live items can be kept up with; None while unknown."""
-        if not self._units:
+        """How many live items can be kept up with; None while unknown: one step may be cold."""
+        if self._weight <= 1.0 or not self._units:
             return None
         base_s, each_s = self._line()
         came_s = self._units / self._items / self._rate_per_s
@@ -86,6 +88,18 @@ class KeepingUp:
         """Return how many items that are not live a step may carry beside the live; at least 1."""
         most = self.most
         return 1 if most is None else max(most - live, 1)
+
+    def _bounded(self, items: int, seconds: float) -> float:
+        """Return what a step may count: a pause, or a cold first step, is no slowdown."""
+        if not self._weight:
+            return seconds
+        if self._weight == 1.0:
+            first_s = SURPRISE * seconds * max(self._items / items, 1.0)
+            self._seconds = min(self._seconds, first_s)
+            self._items_seconds = self._items * self._seconds
+        base_s, each_s = self._line()
+        expected_s = base_s + each_s * max(items, self._items / self._weight)
+        return min(seconds, SURPRISE * expected_s)
 
     def _line(self) -> tuple[float, float]:
         """Return what a step takes for itself and for each item, in seconds; neither below 0.

@@ -60,16 +60,17 @@ class Pace:
         self._since_quiet = 0
         self._rate = DrainRate(_RATE_MEMORY_S)
 
-    def observe(self, steady: int, units: int, seconds: float) -> None:
+    def observe(self, steady: int, units: int, seconds: float, *, held_back: bool = False) -> None:
         """Take in a step.
 
         Args:
             steady: Its items past their first phase.
             units: What it worked off of first phases.
             seconds: What it took.
+            held_back: Whether first phases were left that did not fit into it.
         """
         if units:
-            self._rate.record(units, seconds)
+            self._rate.record(units, seconds, full=held_back)
             if units < LEAST_UNITS:
                 return  # what so few add is lost in the noise
             added = max(seconds - (self.quiet_s(max(steady, 1)) or 0.0), _LEAST_ADDED * seconds)
@@ -129,7 +130,7 @@ class Pace:
         return Room(narrow, max(narrow, wide))
 
     def first_phases_s(self, units: int) -> float | None:
-        """Return how long so many units of first phases take, at the rate of late."""
+        """Return how long so many units of first phases take, at the rate of full steps."""
         return self._rate.wait_s(units)
 
     def _units(self, seconds: float, added_s: float | None, most: int) -> int:

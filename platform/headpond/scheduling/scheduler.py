@@ -131,6 +131,7 @@ class Scheduler:
         self._last_order = 0
         self.last_step_s: float | None = None
         self._decided_s = 0.0
+        self._full = False
         self._done = self._spared = 0.0
 
     @property
@@ -191,6 +192,7 @@ class Scheduler:
         if not (turn.preempted or residency.preempted):
             self._start(turn, now_s)
         self._forecast.blocked = len(self.queue) > 0
+        self._full = self._forecast.blocked or not residency.free_slots
         self._compose(turn, now_s)
         return turn
 
@@ -217,14 +219,15 @@ class Scheduler:
             first = 0
             for (item, units), progress in zip(grants, results, strict=True):
                 first += self._progress(item, units, progress, now_s)
-            self._pace.observe(steady, first, took_s)
+            held_back = any(item.first_left for item in self.residency.roster)
+            self._pace.observe(steady, first, took_s, held_back=held_back)
         else:
             self.failed_steps_in_a_row += 1
             if len(grants) == 1:
                 self.fail(grants[0][0], results)
             else:
                 self._suspects.split([item for item, _ in grants])
-        self._forecast.record(self._done, self._spared, took_s)
+        self.drain.record(self._done, took_s, spared=self._spared, full=self._full)
         self._done = self._spared = 0.0
 
     def fail(self, item: Item, error: HeadpondError) -> None:

@@ -28,7 +28,8 @@ class LoopSnapshot:
         preemptions: How often items lost their state since the start.
         finished: Calls that are over, by outcome: `ok` or an error's code.
         refused: Calls that were not admitted, by the error's code.
-        drain_rate: Weighed work that ends per busy second; None until measured.
+        drain_rate: Weighed work that ends per busy second while there is enough to do; None
+            until measured.
     """
 
     queued_calls: int
