@@ -129,7 +129,7 @@ class TestDrainRate:
         drain = DrainRate()
         for _ in range(300):
             drain.record(10.0, 0.1)
-        for _ in range(15):
+        for _ in range(20):
             drain.record(10.0, 10.0)
         assert drain.per_s == pytest.approx(1.0, rel=0.5)
 
@@ -137,7 +137,8 @@ class TestDrainRate:
         drain = DrainRate()
         for _ in range(100):
             drain.record(1.0, 1.0, spared=3.0, full=False)
-        assert (drain.per_s, drain.part) == (None, pytest.approx(0.25))
+        assert drain.per_s is None
+        assert drain.part == pytest.approx(0.25)
         drain.record(10.0, 1.0, spared=30.0)
         assert drain.per_s == pytest.approx(40.0)
 

@@ -7,7 +7,6 @@ from math import ceil, exp
 RETRY_AFTER_LEAST_S = 1
 RETRY_AFTER_MOST_S = 60
 
-
 SURPRISE = 4.0
 """So many times as long as the longest before it a sample may be, at most."""
 
