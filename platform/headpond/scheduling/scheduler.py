@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from types import MappingProxyType
 
 from headpond.admission.drain import DrainRate
@@ -28,7 +27,6 @@ from headpond.errors import (
     DeclarationError,
     HeadpondError,
     InvalidRequest,
-    Overloaded,
     RequestCancelled,
 )
 from headpond.record import Continuous, PhaseKind, WorkloadRecord
@@ -36,7 +34,7 @@ from headpond.scheduling.book import CallBook
 from headpond.scheduling.border import attempt
 from headpond.scheduling.composer import Composer, Grant
 from headpond.scheduling.forecast import Forecast, least
-from headpond.scheduling.keeping_up import RETRY_AFTER_S, KeepingUp
+from headpond.scheduling.live import LiveItems
 from headpond.scheduling.missteps import Missteps
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
@@ -44,8 +42,6 @@ from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked
 from headpond.scheduling.suspects import Suspects
 from headpond.state import StateModel
 from headpond.units import Work
-
-_by_last_step = attrgetter("last_step")
 
 
 @dataclass(slots=True)
@@ -122,7 +118,7 @@ class Scheduler:
         self._composer = Composer(self._pace, self._batching.step_budget)
         self._forecast = Forecast(self.drain, self.queue, self.residency, self._pace)
         self._longest_wait_s = least((record.overload.wait_s, max_wait_s))
-        self._keeping_up = None if feed is None else KeepingUp(feed)
+        self._live = None if feed is None else LiveItems(feed, self.queue, self.residency)
         self.steps = 0
         self.failed_steps_in_a_row = 0
         self._book = CallBook()
@@ -214,7 +210,8 @@ class Scheduler:
         took_s = now_s - self._decided_s
         if not isinstance(results, HeadpondError):
             self.failed_steps_in_a_row = 0
-            self._keep_up(results, took_s)
+            if self._live is not None:
+                self._live.observe(results, took_s)
             steady = sum(not item.first_left for item, _ in grants)
             first = 0
             for (item, units), progress in zip(grants, results, strict=True):
@@ -274,27 +271,6 @@ class Scheduler:
         """When the next call's time is up."""
         return self._book.next_deadline_s
 
-    def _keep_up(self, results: Sequence[Progress[object]], took_s: float) -> None:
-        if self._keeping_up is not None:
-            units = [progress.units for progress in results if progress.units]
-            self._keeping_up.observe(len(units), sum(units), took_s)
-
-    def _live(self) -> int:
-        return sum(item.inlet is not None for item in self.residency.roster)
-
-    def _refuse_live(self, call: LiveCall) -> None:
-        """Refuse a live item that would have to wait, or make others late.
-
-        Raises:
-            Overloaded: No slot is free, or the engine could not keep up.
-        """
-        if self._keeping_up is None or (item := call.fed) is None:
-            return
-        if len(self.queue) >= self.residency.free_slots or not self.residency.has_room(item):
-            raise Overloaded("no slot is free for a live stream", retry_after_s=RETRY_AFTER_S)
-        starting = sum(each.inlet is not None for each in self.queue)
-        self._keeping_up.check(self._live() + starting)
-
     def _refuse_when_too_big(self, item: Item) -> None:
         most, budget = self.residency.most_bytes(item), self.residency.ledger.budget_bytes
         if most > budget:
@@ -308,7 +284,8 @@ class Scheduler:
 
     def _admit(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
         tenant, priority = call.call.tenant, call.call.priority
-        self._refuse_live(call)
+        if self._live is not None:
+            self._live.check(call)
         entries = []
         for item in items:
             self._refuse_when_too_big(item)
@@ -330,7 +307,10 @@ class Scheduler:
                 self._enter_device(item, now_s)
 
     def _compose(self, turn: Turn, now_s: float) -> None:
-        group = self._suspects.next_group() or self._beside_live(self.residency.roster.next_group())
+        group = self._suspects.next_group()
+        if not group:
+            group = self.residency.roster.next_group()
+            group = group if self._live is None else self._live.beside(group)
         turn.grants = self._composer.compose(group, self.residency.roster)
         step = self.steps + 1
         for item, _ in turn.grants:
@@ -338,15 +318,6 @@ class Scheduler:
             self._enter_device(item, now_s)
             if item.inlet is not None and item.inlet.pending:
                 turn.inputs.append((item, item.inlet.take()))
-
-    def _beside_live(self, group: list[Item]) -> list[Item]:
-        """Return a group without those for which the live items leave no room: longest first."""
-        live = self._live() if self._keeping_up is not None else 0
-        if self._keeping_up is None or not live:
-            return group
-        others = sorted((item for item in group if item.inlet is None), key=_by_last_step)
-        kept = others[: self._keeping_up.room_beside(live)]
-        return [item for item in group if item.inlet is not None or item in kept]
 
     def _enter_device(self, item: Item, now_s: float) -> None:
         if not item.call.scheduled:
