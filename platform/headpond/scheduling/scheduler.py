@@ -23,12 +23,7 @@ from types import MappingProxyType
 from headpond.admission.drain import DrainRate
 from headpond.admission.queue import FairQueue, Waiting
 from headpond.engine import Progress
-from headpond.errors import (
-    DeclarationError,
-    HeadpondError,
-    InvalidRequest,
-    RequestCancelled,
-)
+from headpond.errors import DeclarationError, HeadpondError, InvalidRequest, RequestCancelled
 from headpond.record import Continuous, PhaseKind, WorkloadRecord
 from headpond.scheduling.book import CallBook
 from headpond.scheduling.border import attempt
