@@ -25,6 +25,10 @@ KEY, OTHER_KEY = "sk-test-one", "sk-test-two"
 MODEL = "smollm2-135m"
 FORMED = ("all-minilm-l6-v2", "minilm-maxsim", "efficientnet-lite0")
 """Bundles of workloads that form batches; their names are their aliases."""
+WORDS, WHISPER = SPEECH = ("streaming-words", "whisper-tiny-en")
+"""Bundles of speech recognition, a streaming model and a chunked one; also their own aliases."""
+RESUME_S = 4.0
+"""How long sessions are kept for clients that were cut off."""
 START_TIMEOUT_S = 300
 
 
@@ -55,6 +59,7 @@ def serve_config(folder: Path, port: int) -> Path:
     """Write the Serve config of the test platform."""
     settings = {
         "keys": [{"key": KEY, "tenant": "one"}, {"key": OTHER_KEY, "tenant": "two"}],
+        "sessions": {"resume_s": RESUME_S},
     }
 
     def model(name: str, alias: str, **args: object) -> dict[str, object]:
@@ -81,7 +86,7 @@ def serve_config(folder: Path, port: int) -> Path:
                             "aliases": {
                                 "echo": {"echo": 1},
                                 MODEL: {"generation": 1},
-                                **{alias: {alias: 1} for alias in FORMED},
+                                **{alias: {alias: 1} for alias in FORMED + SPEECH},
                             }
                         },
                     }
@@ -98,6 +103,10 @@ def serve_config(folder: Path, port: int) -> Path:
             *(
                 model(alias, alias, bundle=str(ROOT / "bundles" / alias), threads=2)
                 for alias in FORMED
+            ),
+            *(
+                model(alias, alias, bundle=str(ROOT / "bundles" / alias), state_bytes="64MiB")
+                for alias in SPEECH
             ),
         ],
     }

@@ -100,7 +100,10 @@ class Conversation(Protocol):
         ...
 
     def failed(self, error: HeadpondError) -> Sequence[Effect]:
-        """Take in that the call was refused, or ended with an error; another may be opened."""
+        """Take in that the call was refused, or ended with an error; another may be opened.
+
+        Also called when the session is ended from outside, whether or not there is a call.
+        """
         ...
 
     def behind(self, waiting_units: int, now_s: float) -> Sequence[Effect]:

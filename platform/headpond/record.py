@@ -214,6 +214,7 @@ class WorkloadRecord:
             `headpond.bundle.exporting.Exporter`.
         vector: Makes a vector of an output, where outputs can go to a vector store.
         unserved: Addresses that clients of its dialects may ask for, and no route answers.
+        panel: A package whose folder holds `panel.js`, the workload's part of the playground.
     """
 
     name: str
@@ -236,6 +237,7 @@ class WorkloadRecord:
     exporter: str | None = None
     vector: Callable[[object], Sequence[float]] | None = None
     unserved: tuple[Unserved, ...] = ()
+    panel: str | None = None
 
     def __post_init__(self) -> None:
         """Check the declaration against itself.

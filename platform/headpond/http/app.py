@@ -30,6 +30,7 @@ from headpond.http.sessions import Sessions
 from headpond.http.shared import SharedEndpoint, can_be_shared
 from headpond.http.socket import SocketEndpoint
 from headpond.http.workloads import Workloads
+from headpond.playground.pages import Playground
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
 
@@ -59,7 +60,8 @@ def build_app(
         grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
 
     Raises:
-        DeclarationError: Two records, or a record and the platform, declare one route.
+        DeclarationError: Two records, or a record and the platform, declare one route; or a
+            record names a panel that is not there.
     """
     keyring, sessions = Keyring(settings.keys), Sessions(settings.sessions)
     metrics = HttpMetrics(sessions)
@@ -80,6 +82,7 @@ def build_app(
         *Probes(backend, keyring, metrics, metrics_open=settings.metrics_open).routes(),
         *Models(backend, keyring).routes(),
         *Workloads(records, keyring).routes(),
+        *Playground(records).routes(),
         _openapi(records, secured=bool(settings.keys)),
     ]
     _refuse_collisions(records, [route.path for route in platform])

@@ -72,6 +72,11 @@ class Session:
         """Whether what was heard is not taken in yet; nothing more should be heard then."""
         return bool(self._todo)
 
+    @property
+    def model(self) -> str | None:
+        """The model of the call that runs, if one does."""
+        return None if self._answer is None else self._answer.accepted.model
+
     def is_on(self, line: Line) -> bool:
         """Say whether this is the line it speaks on."""
         return self._line is line
@@ -113,9 +118,8 @@ class Session:
             await self._rested.wait()
 
     def dismiss(self, error: HeadpondError, code: int, reason: str, why: str) -> None:
-        """End it from outside; a conversation with a call hears that as the call's failure."""
-        if self._answer is not None or self._todo:
-            self._take(partial(self._conversation.failed, error))
+        """End it from outside; the conversation hears that as a failure, to say why."""
+        self._take(partial(self._conversation.failed, error))
         self.end(code, reason, why)
 
     def end(self, code: int, reason: str, why: str) -> None:

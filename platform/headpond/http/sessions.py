@@ -61,6 +61,18 @@ class Sessions:
         if len(self._sessions) >= limits.in_all and not (self._evict(tenant) or self._evict()):
             raise Overloaded("There are too many sessions.", retry_after_s=_RETRY_AFTER_S)
 
+    def give_way(self, model: str) -> bool:
+        """Let the one go whose client has been away for longest, of those a model hears.
+
+        A place that is kept for somebody who may come back is of more use to who is there.
+        Says whether there was one; its place is free soon after.
+        """
+        for session in self._away:
+            if session.model == model:
+                session.end(NORMAL, "", "evicted")
+                return True
+        return False
+
     def add(self, session: Session, longest_s: float) -> None:
         """Keep a session that begins now, for so long at most."""
         self._sessions[session.identifier] = session

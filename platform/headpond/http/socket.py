@@ -14,7 +14,13 @@ from starlette.types import Message, Receive, Scope, Send
 from headpond.call import Answer, Backend, Call
 from headpond.conversation import Handshake
 from headpond.dialect import Ask, Heading, Route
-from headpond.errors import DeadlineExceeded, DeclarationError, HeadpondError
+from headpond.errors import (
+    DeadlineExceeded,
+    DeclarationError,
+    HeadpondError,
+    NotReady,
+    Overloaded,
+)
 from headpond.http.auth import Caller, Keyring
 from headpond.http.handshake import Visit, refuse
 from headpond.http.headers import Asked
@@ -32,6 +38,9 @@ log = structlog.get_logger(__name__)
 
 _SWITCHED, _GONE = 101, 499
 _UNREAD_BYTES = 2**19
+
+_TRIES, _TRY_S = 20, 0.05
+"""How often, and how far apart, a place is tried for that was given up: it is free soon."""
 
 
 class SocketEndpoint:
@@ -126,7 +135,7 @@ class SocketEndpoint:
             identifier,
             owner,
             self._converses(handshake),
-            _Calls(self._record.name, self._backend, caller, visit, asked),
+            _Calls(self._record.name, self._backend, self._sessions, caller, visit, asked),
             self._sessions.gone,
         )
         self._sessions.add(session, asked.limit_s)
@@ -180,10 +189,17 @@ class _Calls:
     """Admits the calls of one session."""
 
     def __init__(
-        self, workload: str, backend: Backend, caller: Caller, visit: Visit, asked: Asked
+        self,
+        workload: str,
+        backend: Backend,
+        sessions: Sessions,
+        caller: Caller,
+        visit: Visit,
+        asked: Asked,
     ) -> None:
         self._workload = workload
         self._backend = backend
+        self._sessions = sessions
         self._caller = caller
         self._visit = visit
         self._asked = asked
@@ -210,7 +226,7 @@ class _Calls:
             trace=self._asked.trace,
             store=ask.store,
         )
-        answer = await self._backend.submit(call)
+        answer = await self._submit(call)
         heading = Heading(
             request_id=call.request_id,
             created_s=int(time.time()),
@@ -218,6 +234,25 @@ class _Calls:
             fingerprint=answer.accepted.bundle,
         )
         return answer, heading
+
+    async def _submit(self, call: Call) -> Answer:
+        """Submit a call; where there is no place for it, a client that is away gives up its own.
+
+        Raises:
+            HeadpondError: It is refused.
+        """
+        tries = 0
+        while True:
+            try:
+                return await self._backend.submit(call)
+            except NotReady:
+                raise
+            except Overloaded:
+                made_way = tries > 0 or self._sessions.give_way(call.model)
+                if not made_way or tries == _TRIES:
+                    raise
+            tries += 1
+            await asyncio.sleep(_TRY_S)
 
 
 async def _rested(session: Session, ahead: asyncio.Task[Message]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headpond.engine import Quantum
-from headpond.errors import EngineFailed, HeadpondError, InvalidRequest
+from headpond.errors import EngineFailed, HeadpondError, InvalidRequest, PayloadTooLarge
 from headpond_workloads.speech.items import (
     Clear,
     Commit,
@@ -169,7 +169,7 @@ def test_nothing_follows_the_end() -> None:
 
 def test_a_session_that_is_too_long_ends_with_an_error() -> None:
     session = Session(engine_with(Counter(), most_ms=1000), SERVER)
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(PayloadTooLarge):
         session.say(quiet(2000))
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from headpond.call import Failed
-from headpond.conversation import Handshake
+from headpond.call import Failed, Output
+from headpond.conversation import Handshake, HangUp, Say
 from headpond.errors import (
     DeadlineExceeded,
     EngineFailed,
@@ -20,9 +20,11 @@ from headpond.errors import (
     ModelNotFound,
     NotReady,
     Overloaded,
+    PayloadTooLarge,
     RateLimited,
     WorkerLost,
 )
+from headpond.units import Work
 from headpond_workloads.speech.dialect_realtime import (
     BEHIND_MS,
     TOO_LATE_MS,
@@ -477,11 +479,26 @@ def test_a_call_that_ends_well_is_followed_by_another() -> None:
     assert started["audio_start_ms"] == 25
 
 
-def test_a_session_whose_time_is_over() -> None:
-    talk = talking()
-    assert error(talk.fail(DeadlineExceeded()))["code"] == "deadline_exceeded"
+@pytest.mark.parametrize("speaking", [True, False])
+def test_a_session_whose_time_is_over(speaking: bool) -> None:
+    talk = talking() if speaking else Talk()
+    talk.events()
+    found = error(talk.fail(DeadlineExceeded("it lasted an hour")))
+    assert (found["code"], found["message"]) == ("session_expired", "it lasted an hour")
+    assert found["acknowledged_sequence"] == 0
     assert talk.hung_up is not None
-    assert talk.hung_up.code == 1001
+    assert (talk.hung_up.code, talk.hung_up.reason) == (1001, "session_expired")
+
+
+def test_a_session_that_was_sent_all_it_may_be() -> None:
+    talk = talking()
+    talk.give(Started(0, 0))
+    talk.conversation.given([Output(0, Partial(0, "half", 4, 10))])
+    effects = talk.conversation.given([Failed(0, PayloadTooLarge("2 hours"), Work())])
+    said = [json.loads(each.text) for each in effects if isinstance(each, Say)]
+    assert kinds(said) == [FAILED, "error"]
+    assert said[1]["error"]["code"] == "session_expired"
+    assert isinstance(effects[-1], HangUp)
 
 
 def test_who_falls_behind_is_warned_and_then_cut_off() -> None:

@@ -20,12 +20,15 @@ from headpond.errors import (
     HeadpondError,
     InvalidRequest,
     Overloaded,
+    PayloadTooLarge,
     RateLimited,
 )
 from headpond.units import Work
 from headpond_workloads.speech.dialect_realtime_errors import (
     CommitEmpty,
+    SessionExpired,
     error_event,
+    expiry_event,
     gap_event,
     loss_event,
 )
@@ -129,6 +132,8 @@ class RealtimeConversation:
         for event in events:
             if isinstance(event, Output):
                 effects += self._say_all(self._utterances.render(event.payload))
+            elif isinstance(event, Failed) and isinstance(event.error, PayloadTooLarge):
+                return [*effects, *self._expire(event.error)]
             elif isinstance(event, Failed):
                 effects += self._lose(event.error)
                 self._phase = _Phase.ENDING
@@ -148,10 +153,7 @@ class RealtimeConversation:
         if phase is _Phase.ENDING:
             return []
         if isinstance(error, DeadlineExceeded):
-            return [
-                self._say(error_event(error)),
-                HangUp(_GOING_AWAY, "the session's time is over"),
-            ]
+            return self._expire(error)
         if phase is _Phase.OPENING:
             if isinstance(error, RateLimited | Overloaded):
                 return [self._say(error_event(error)), HangUp(_TRY_AGAIN_LATER, error.code or "")]
@@ -278,6 +280,12 @@ class RealtimeConversation:
         else:
             self._ledger.rebase(self._ledger.sent_ms)
         return effects
+
+    def _expire(self, error: HeadpondError) -> list[Effect]:
+        """End the session, which has lasted as long as it may."""
+        effects = self._say_all(self._utterances.fail(error))
+        effects.append(self._say(expiry_event(error, self._ledger.acknowledged)))
+        return [*effects, HangUp(_GOING_AWAY, SessionExpired.code or "")]
 
     @property
     def _runs(self) -> bool:

@@ -23,6 +23,12 @@ class CommitEmpty(InvalidRequest):
     code = "input_audio_buffer_commit_empty"
 
 
+class SessionExpired(InvalidRequest):
+    """The session has lasted as long as it may; open another one."""
+
+    code = "session_expired"
+
+
 def error_event(error: HeadpondError, event_id: str | None = None) -> ErrorEvent:
     """Return an error as an event, about an event of the client if one was at fault."""
     return ErrorEvent(error=_detail(error, event_id))
@@ -42,6 +48,13 @@ def loss_event(error: HeadpondError, acknowledged: int) -> ErrorEvent:
     """Return what is said of a call that was lost amid its sound."""
     detail = _detail(error, None)
     detail.resumable, detail.acknowledged_sequence = True, acknowledged
+    return ErrorEvent(error=detail)
+
+
+def expiry_event(error: HeadpondError, acknowledged: int) -> ErrorEvent:
+    """Return what is said last to a session that has lasted, or was sent, all that it may."""
+    detail = _detail(SessionExpired(error.message), None)
+    detail.acknowledged_sequence = acknowledged
     return ErrorEvent(error=detail)
 
 

@@ -141,6 +141,7 @@ record = WorkloadRecord(
         Contract(name="words", vouches_for="times of words"),
     ),
     engine="headpond_workloads.speech.engine.load:load",
+    panel="headpond_workloads.speech.panel",
     tallies=(
         Tally(name="utterances", summary="Utterances that were given final text."),
         Tally(name="partial_hypotheses", summary="Partial texts that were given."),

@@ -10,7 +10,7 @@ from typing import Generic
 import numpy as np
 
 from headpond.engine import Progress
-from headpond.errors import HeadpondError, InvalidRequest
+from headpond.errors import HeadpondError, InvalidRequest, PayloadTooLarge
 from headpond.units import Work
 from headpond_workloads.speech.engine.front.intake import Intake
 from headpond_workloads.speech.engine.front.voice import VoiceState
@@ -87,6 +87,7 @@ class Slot(Generic[State]):
 
         Raises:
             InvalidRequest: It can't follow what came before.
+            PayloadTooLarge: The stream gets longer than it may be.
         """
         if self._intake.ended:
             if isinstance(given, End):
@@ -95,7 +96,7 @@ class Slot(Generic[State]):
         if isinstance(given, Sound):
             self._intake.add(given.content)
             if self._taken + self._intake.waiting >= self._most:
-                raise InvalidRequest(
+                raise PayloadTooLarge(
                     f"a session is at most {self._most // self._rate_hz} s long; open another one"
                 )
         elif isinstance(given, End):

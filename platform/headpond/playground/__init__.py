@@ -1,0 +1,1 @@
+"""The playground: a page for people, built from what is served."""

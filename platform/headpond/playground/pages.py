@@ -1,0 +1,77 @@
+"""The playground's routes: the shell, and the panels that workloads bring for it.
+
+The page holds no data: what it shows it asks of the API, by the key that its user enters. Its
+addresses are relative, so it is at home in the router and below a model's own prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headpond.errors import DeclarationError, NotFound
+from headpond.playground.assets import Asset, assets_of
+from headpond.record import WorkloadRecord
+
+PLAYGROUND_PATH = "/playground"
+
+_SHELL, _ENTRY = "index.html", "panel.js"
+
+_HEADERS = {
+    # Nothing but what is served here; what a panel shows is text, never markup.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
+        "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "permissions-policy": "microphone=(self), camera=(), geolocation=()",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+
+
+class Playground:
+    """Serves the page, without a key: it shows nothing of its own."""
+
+    def __init__(self, records: Sequence[WorkloadRecord]) -> None:
+        """Read the shell, and the panel of each workload that has one.
+
+        Raises:
+            DeclarationError: A record names a panel that is not there.
+        """
+        self._assets = dict(assets_of("headpond.playground.static"))
+        for record in records:
+            if record.panel is not None:
+                panel = assets_of(record.panel)
+                if _ENTRY not in panel:
+                    raise DeclarationError(f"the panel {record.panel!r} holds no {_ENTRY}")
+                named = {f"panels/{record.name}/{path}": each for path, each in panel.items()}
+                self._assets.update(named)
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the page and of its files."""
+        return [
+            Route(PLAYGROUND_PATH, self._page),
+            Route(PLAYGROUND_PATH + "/{name:path}", self._file),
+        ]
+
+    async def _page(self, request: Request) -> Response:
+        return _answer(request, self._assets[_SHELL])
+
+    async def _file(self, request: Request) -> Response:
+        asset = self._assets.get(request.path_params["name"])
+        if asset is None:
+            raise NotFound
+        return _answer(request, asset)
+
+
+def _answer(request: Request, asset: Asset) -> Response:
+    headers = {**_HEADERS, "etag": asset.etag}
+    if request.headers.get("if-none-match") == asset.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, headers=headers, media_type=asset.media_type)
