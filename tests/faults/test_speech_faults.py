@@ -52,13 +52,12 @@ async def test_200_speakers_who_are_cut_off_leave_nothing_behind(platform: Platf
     turns = asyncio.Semaphore(8)
 
     async def speak_and_go(number: int) -> None:
-        async with turns:
-            async with speaker(platform, WORDS) as person:
-                for piece in list(pieces(speech()))[: 1 + number % 40]:
-                    await person.say(piece)
-                if number % 4 == 0:
-                    await person.until("input_audio_buffer.speech_started", "error")
-                person.cut()
+        async with turns, speaker(platform, WORDS) as person:
+            for piece in list(pieces(speech()))[: 1 + number % 40]:
+                await person.say(piece)
+            if number % 4 == 0:
+                await person.until("input_audio_buffer.speech_started", "error")
+            person.cut()
 
     async def cycles(count: int) -> None:
         await asyncio.gather(*(speak_and_go(number) for number in range(count)))
@@ -200,9 +199,7 @@ async def test_a_killed_replica_costs_no_word_and_gives_none_twice(platform: Pla
     assert successor.pid != victim.pid
 
 
-async def speak_from(
-    person: Speaker, numbered: list[tuple[int, bytes]], acknowledged: int
-) -> None:
+async def speak_from(person: Speaker, numbered: list[tuple[int, bytes]], acknowledged: int) -> None:
     """Send all that is behind an append, again and again until a replica hears it to the end."""
     async with asyncio.timeout(120):
         while len(person.finals) < 3:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from headpond.call import Done, Ended, Output
+from headpond.call import Answer, Call, Done, Ended, Output
 from headpond.errors import InvalidRequest, Overloaded, WorkerLost
 from headpond.http import line as line_module
 from headpond.http import session as session_module
+from headpond.http import socket as socket_module
 from headpond.http.app import ASGIApp, build_app
 from headpond.http.stray import with_strays
 from headpond.settings import Settings
@@ -20,7 +22,7 @@ from headpond.testing.asgi import AsgiRequest, AsgiSocket
 from headpond.testing.listening import Letters, ListeningEngine, Silence
 from headpond.testing.talking import TALK_PATH, talking_record
 from headpond.units import Work
-from talks import HeldBackend, looping
+from talks import ACCEPTED, HeldBackend, looping
 
 KEYS = {
     "keys": [
@@ -445,6 +447,58 @@ async def test_a_refused_call_leaves_the_session_open(backend: HeldBackend) -> N
     await until(socket, "opened")
     socket.hang_up(1000)
     await socket.ended()
+
+
+class FullBackend(HeldBackend):
+    """Has places for so many calls; one is free some time after a call was let go."""
+
+    def __init__(self, places: int, lag: int) -> None:
+        super().__init__()
+        self.places, self.lag = places, lag
+
+    async def submit(self, call: Call) -> Answer:
+        held = sum(not answer.closed for answer in self.answers)
+        if held < self.places and len(self.answers) >= self.places:
+            self.lag -= 1
+        if held >= self.places or self.lag > 0:
+            self.calls.append(call)
+            raise Overloaded
+        return await super().submit(call)
+
+
+async def test_who_is_there_gets_the_place_of_who_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_module, "_TRY_S", 0.001)
+    backend = FullBackend(places=2, lag=0)
+    app = app_over(backend)
+    away, stays = await speaking(app), await speaking(app)
+    away.hang_up()
+    await away.ended()
+    backend.lag = 3
+    newcomer = await speaking(app)
+    assert [answer.closed for answer in backend.answers] == [True, False, False]
+    assert len(backend.calls) == 2 + 4
+    refused = await AsgiSocket(path=TALK_PATH).open(app)
+    refused.say('{"open": "ear"}')
+    assert (await until(refused, "error"))["error"] == "overloaded"
+    assert len(backend.calls) == 2 + 4 + 1, "nobody is away: it is not tried again"
+    for socket in (stays, newcomer, refused):
+        socket.hang_up(1000)
+        await socket.ended()
+
+
+async def test_who_is_away_from_another_model_gives_up_nothing() -> None:
+    backend = FullBackend(places=1, lag=0)
+    app = app_over(backend)
+    away = await speaking(app)
+    away.hang_up()
+    await away.ended()
+    backend.answers[0].accepted = replace(ACCEPTED, model="other")
+    refused = await AsgiSocket(path=TALK_PATH).open(app)
+    refused.say('{"open": "ear"}')
+    assert (await until(refused, "error"))["error"] == "overloaded"
+    assert not backend.answers[0].closed
+    refused.hang_up(1000)
+    await refused.ended()
 
 
 async def test_how_much_waits_is_asked_about_while_a_call_runs(

@@ -47,9 +47,7 @@ def assets_of(package: str) -> Mapping[str, Asset]:
     return {str(path): _read(file, path) for path, file in _walk(folder, PurePosixPath())}
 
 
-def _walk(
-    folder: Traversable, path: PurePosixPath
-) -> Iterator[tuple[PurePosixPath, Traversable]]:
+def _walk(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _walk(entry, path / entry.name)

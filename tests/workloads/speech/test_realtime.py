@@ -24,7 +24,6 @@ from headpond.errors import (
     RateLimited,
     WorkerLost,
 )
-from headpond.units import Work
 from headpond_workloads.speech.dialect_realtime import (
     BEHIND_MS,
     TOO_LATE_MS,
@@ -494,7 +493,7 @@ def test_a_session_that_was_sent_all_it_may_be() -> None:
     talk = talking()
     talk.give(Started(0, 0))
     talk.conversation.given([Output(0, Partial(0, "half", 4, 10))])
-    effects = talk.conversation.given([Failed(0, PayloadTooLarge("2 hours"), Work())])
+    effects = talk.conversation.given([Failed(0, PayloadTooLarge("2 hours"))])
     said = [json.loads(each.text) for each in effects if isinstance(each, Say)]
     assert kinds(said) == [FAILED, "error"]
     assert said[1]["error"]["code"] == "session_expired"

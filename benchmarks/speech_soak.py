@@ -1,0 +1,154 @@
+"""Speakers who come and go, and files that are broken, by the thousand, on a running platform.
+
+    headpond up deployments/local.yaml
+    python benchmarks/speech_soak.py --cycles 2000 --media FOLDER --mutations 20
+
+Speakers are cut off amid a word; memory of the replicas and what is left of sessions is told as
+they go. Files of the folders are sent as they are, cut, and with bytes changed: every answer has to
+be 200 or 400, by a replica that lives on. Nothing here measures time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import random
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import httpx2
+import numpy as np
+import psutil
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+AT_ONCE = 8
+PIECE = 4800
+"""Samples of 100 ms, twice: PCM16 at 24 kHz."""
+
+
+def replicas(names: Sequence[str]) -> list[psutil.Process]:
+    """Return the replicas of these applications."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        title = " ".join(process.info["cmdline"] or ())
+        if any(title.startswith(f"ray::ServeReplica:{name}:") for name in names):
+            found.append(process)
+    return found
+
+
+def memory_mb(processes: Sequence[psutil.Process]) -> list[int]:
+    """Return what each holds."""
+    return [process.memory_info().rss >> 20 for process in processes]
+
+
+async def cut_off(url: str, model: str, number: int) -> str:
+    """Speak for a while, and be gone; return how it ended."""
+    rng = np.random.default_rng(number)
+    address = f"{url.replace('http', 'ws', 1)}/v1/realtime?intent=transcription&model={model}"
+    try:
+        async with connect(address, ping_interval=None) as socket:
+            for _ in range(1 + number % 20):
+                sound = (rng.standard_normal(PIECE // 2) * 6_000).astype("<i2").tobytes()
+                audio = b64encode(sound).decode()
+                await socket.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
+            if number % 3 == 0:
+                await socket.recv()
+            socket.transport.abort()
+    except ConnectionClosed as closed:
+        return f"closed {closed.rcvd.code if closed.rcvd else 'without a word'}"
+    return "cut off"
+
+
+async def sessions(client: httpx2.AsyncClient, url: str) -> int:
+    """Return how many sessions there are, with clients and without."""
+    text = (await client.get(f"{url}/metrics")).text
+    return int(
+        sum(float(each) for each in re.findall(r"^headpond_sessions\{.*\} (.+)$", text, re.M))
+    )
+
+
+async def cycles(url: str, model: str, count: int, watched: Sequence[psutil.Process]) -> None:
+    """Let speakers come and go."""
+    outcomes: Counter[str] = Counter()
+    numbers = itertools.count()
+
+    async def speakers() -> None:
+        while (number := next(numbers)) < count:
+            outcomes[await cut_off(url, model, number)] += 1
+            if number % max(count // 10, 1) == 0:
+                print(f"{number} cycles, MB: {memory_mb(watched)}", flush=True)
+
+    await asyncio.gather(*(speakers() for _ in range(AT_ONCE)))
+    async with httpx2.AsyncClient(timeout=30) as client:
+        for _ in range(90):
+            if not (left := await sessions(client, url)):
+                break
+            await asyncio.sleep(1)
+    print(f"{count} cycles, MB: {memory_mb(watched)}; {dict(outcomes)}; sessions left: {left}")
+
+
+def broken(content: bytes, count: int, chance: random.Random) -> Iterator[bytes]:
+    """Iterate over a file, and versions of it that are cut and changed."""
+    yield content
+    for _ in range(count if content else 0):
+        changed = bytearray(content)
+        for _ in range(chance.choice((0, 1, 4, 32))):
+            # Heads decide how the rest is read.
+            most = min(len(changed), chance.choice((64, 512, len(changed))))
+            changed[chance.randrange(most)] = chance.randrange(256)
+        yield bytes(changed[: chance.choice((len(changed), chance.randrange(len(changed)) + 1))])
+
+
+async def media(url: str, model: str, folders: Sequence[Path], mutations: int) -> None:
+    """Send the files of folders, and broken versions of them."""
+    chance = random.Random(7)
+    files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
+    waiting = (
+        (path, each) for path in files for each in broken(path.read_bytes(), mutations, chance)
+    )
+    statuses: Counter[int] = Counter()
+
+    async def sender(client: httpx2.AsyncClient) -> None:
+        for path, content in waiting:
+            answer = await client.post(
+                f"{url}/v1/audio/transcriptions",
+                data={"model": model},
+                files={"file": (path.name, content)},
+            )
+            statuses[answer.status_code] += 1
+            if answer.status_code not in (200, 400, 413):
+                print(path.name, len(content), answer.status_code, answer.text[:200], flush=True)
+
+    async with httpx2.AsyncClient(timeout=120) as client:
+        await asyncio.gather(*(sender(client) for _ in range(AT_ONCE)))
+    print(f"{len(files)} files, {mutations} versions of each: {dict(statuses)}")
+
+
+async def main() -> None:
+    """Do what is asked for on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--model", default="whisper-tiny-en")
+    parser.add_argument("--applications", nargs="+", default=["speech-whisper", "router"])
+    parser.add_argument("--cycles", type=int, default=0)
+    parser.add_argument("--media", type=Path, nargs="*", default=())
+    parser.add_argument("--mutations", type=int, default=0)
+    asked = parser.parse_args()
+    watched = replicas(asked.applications)
+    if asked.cycles:
+        await cycles(asked.url, asked.model, asked.cycles, watched)
+    if asked.media:
+        await media(asked.url, asked.model, asked.media, asked.mutations)
+    pids = {process.pid for process in replicas(asked.applications)}
+    lost = {process.pid for process in watched} - pids
+    print(f"MB: {memory_mb(replicas(asked.applications))}; replicas lost: {len(lost)}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
