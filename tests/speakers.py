@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
+import wave
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -47,6 +49,17 @@ def speech(fixture: int = 0, *, rest_ms: int = 1200) -> bytes:
     rest = np.zeros(rest_ms * RATE_HZ // 1000, np.float32)
     sound = np.concatenate((samples, rest)) * 32_767.0
     return sound.clip(-32_768, 32_767).astype("<i2").tobytes()
+
+
+def as_wav(sound: bytes) -> bytes:
+    """Return PCM16 at `RATE_HZ` as a file."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setnchannels(1)
+        written.setsampwidth(2)
+        written.setframerate(RATE_HZ)
+        written.writeframes(sound)
+    return file.getvalue()
 
 
 def pieces(sound: bytes, ms: int = 40) -> Iterator[bytes]:

@@ -98,7 +98,7 @@ class Feeding:
         self._answer = answer
         self._report = report
         self._inputs: deque[Input] = deque()
-        self._taken = 0
+        self._taken = self._told_units = 0
         self._came = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -126,7 +126,7 @@ class Feeding:
                     given = self._inputs.popleft()
                     await self._answer.feed(given.payload, given.units)
                     self._taken += 1
-                    self._report(Fed(self._taken, self._answer.waiting_units))
+                    self._tell(self._answer.waiting_units)
                 await self._idle()
         except HeadpondError as error:
             self._report(Fed(self._taken, self._answer.waiting_units, error))
@@ -136,8 +136,14 @@ class Feeding:
         self._came.clear()
         while not self._came.is_set():
             waiting = self._answer.waiting_units
+            if waiting != self._told_units:
+                self._tell(waiting)
             try:
                 async with asyncio.timeout(_REPORT_S if waiting else None):
                     await self._came.wait()
             except TimeoutError:
-                self._report(Fed(self._taken, self._answer.waiting_units))
+                continue
+
+    def _tell(self, waiting_units: int) -> None:
+        self._told_units = waiting_units
+        self._report(Fed(self._taken, waiting_units))

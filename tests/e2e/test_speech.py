@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import os
 import re
 import subprocess
 import sys
-import wave
 from pathlib import Path
 
 import openai
 import pytest
 from openai.types.realtime import RealtimeServerEvent
 
-from speakers import COMPLETED, DELTA, FORMAT, RATE_HZ, pieces, recording, speech
+from speakers import COMPLETED, DELTA, FORMAT, as_wav, pieces, recording, speech
 from testbed import KEY, ROOT, SPEECH, WHISPER, WORDS, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -100,13 +98,7 @@ def test_the_program_of_the_docs(platform: Platform, tmp_path: Path) -> None:
         assert given in program
         program = program.replace(given, here)
     (tmp_path / "listen.py").write_text(program, encoding="utf-8")
-    file = io.BytesIO()
-    with wave.open(file, "wb") as written:
-        written.setnchannels(1)
-        written.setsampwidth(2)
-        written.setframerate(RATE_HZ)
-        written.writeframes(speech(rest_ms=0))
-    (tmp_path / "spoken.wav").write_bytes(file.getvalue())
+    (tmp_path / "spoken.wav").write_bytes(as_wav(speech(rest_ms=0)))
     done = subprocess.run(
         [sys.executable, "listen.py", "spoken.wav"],
         cwd=tmp_path,

@@ -79,9 +79,11 @@ class LoopAnswer:
 
     @property
     def waiting_units(self) -> int:
-        """How many units of what was fed the engine has not passed yet."""
+        """How many units of what was fed the engine has not passed yet, and could."""
         item = self._live.fed
-        return 0 if item is None or item.inlet is None else item.inlet.fed - item.held
+        if item is None or item.inlet is None or item.idle:
+            return 0  # an idle one needs more input to go on
+        return item.inlet.fed - item.held
 
     async def close(self) -> None:
         """Let go of the call; cancels it when it is not over. Safe to call twice."""

@@ -11,7 +11,7 @@ const VIEW = `
   <form>
     <label>Model <select class="model"></select></label>
     <button type="button" class="toggle primary">Start microphone</button>
-    <label class="file">Or a file <input type="file" class="pick" accept="audio/*,video/*"></label>
+    <label>Or a file <input type="file" class="pick" accept="audio/*,video/*"></label>
   </form>
   <canvas class="wave" role="img" aria-label="Waveform of the sound"></canvas>
   <p class="state" role="status">Nothing is recorded.</p>
@@ -135,6 +135,7 @@ class Panel {
       case `${ITEM}.delta`:
         if (this.#item !== event.item_id) this.#partial("", "");
         this.#item = event.item_id;
+        this.#tell("Hearing speech.");
         this.#partial(this.#find("stable").textContent + event.delta, event.revisable);
         break;
       case `${ITEM}.completed`:
@@ -181,7 +182,8 @@ class Panel {
   }
 
   #tell(state) {
-    this.#find("state").textContent = state;
+    const shown = this.#find("state");
+    if (shown.textContent !== state) shown.textContent = state; // said aloud at each change
   }
 
   get #model() {

@@ -40,7 +40,7 @@ export class Wave {
     context.fillStyle = getComputedStyle(this.#canvas).color;
     const shown = this.#peaks.slice(-this.room);
     shown.forEach((peak, at) => {
-      const bar = Math.max(1, peak * height);
+      const bar = Math.max(1, Math.sqrt(peak) * height); // ears hear ratios
       const left = width - (shown.length - at) * BAR;
       context.fillRect(left, (height - bar) / 2, BAR - 1, bar);
     });
