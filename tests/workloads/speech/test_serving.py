@@ -126,6 +126,17 @@ async def test_a_stream_that_is_left_leaves_nothing_behind(loop: Loop) -> None:
     assert [each.text for each in payloads if isinstance(each, Final)] == ["672 ms"]
 
 
+async def test_sound_that_is_too_short_for_a_step_is_not_behind(loop: Loop) -> None:
+    answer = await loop.submit(call(0))
+    half_ms = CHUNK_MS // 2
+    await answer.feed(Sound(loud(3 * CHUNK_MS + half_ms).tobytes()), 3 * CHUNK_MS + half_ms)
+    assert await anext(answer.batches()), "it was heard"
+    async with asyncio.timeout(5):
+        while answer.waiting_units:  # noqa: ASYNC110 - the engine tells nobody
+            await asyncio.sleep(0.001)
+    await answer.close()
+
+
 async def test_a_file_is_written_down_over_http(loop: Loop) -> None:
     backend = LocalBackend(
         record=record, manifest=MANIFEST, alias="ears", loop=loop, metrics_source=METRICS
