@@ -16,11 +16,11 @@ from workloads.speech.sounds import encoded, tone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-RATE_HZ = 16_000
+RATE_HZ = 48_000
 CONTAINERS = (
     ("wav", "pcm_s16le"),
     ("flac", "flac"),
-    ("ogg", "libvorbis"),
+    ("ogg", "libopus"),
     ("mp3", "libmp3lame"),
     ("mp4", "aac"),
     ("matroska", "flac"),

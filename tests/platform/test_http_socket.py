@@ -436,6 +436,23 @@ async def test_input_that_is_refused_ends_the_call(
     await socket.ended()
 
 
+async def test_input_that_is_refused_when_the_call_is_over_already(backend: HeldBackend) -> None:
+    socket = await speaking(app_over(backend))
+    lost = backend.answers[0]
+    lost.room.clear()
+    socket.say('{"say": "on its way"}')
+    await until(socket, "heard")
+    lost.given.put_nowait(WorkerLost())
+    assert (await until(socket, "error"))["error"] == "worker_lost"
+    lost.refusal = WorkerLost()
+    lost.room.set()
+    socket.say('{"open": "ear"}')
+    socket.say('{"say": "again"}')
+    await soon(lambda: len(backend.answers) == 2 and backend.answers[1].fed)
+    socket.hang_up(1000)
+    await socket.ended()
+
+
 async def test_a_refused_call_leaves_the_session_open(backend: HeldBackend) -> None:
     app = app_over(backend)
     socket = await AsgiSocket(path=TALK_PATH).open(app)

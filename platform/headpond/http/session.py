@@ -196,13 +196,14 @@ class Session:
 
     async def _feed(self, effect: Feed) -> None:
         """Feed the call that runs; what comes for one that is over has nobody to take it."""
-        if self._answer is None or self._deaf:
+        answer = self._answer
+        if answer is None or self._deaf:
             return
         try:
-            await self._answer.feed(effect.payload, effect.units)
+            await answer.feed(effect.payload, effect.units)
         except HeadpondError as error:
             self._deaf = True
-            await self._give_up(self._answer, error)
+            await self._give_up(answer, error)
 
     async def _give_up(self, answer: Answer, error: HeadpondError) -> None:
         """End a call that takes no more input, unless it is over: then its last events come."""

@@ -28,6 +28,8 @@ def written(samples: Wave, code: int, bits: int) -> bytes:
         return samples.astype("<f4" if bits == 32 else "<f8").tobytes()
     if bits == 8:
         return np.round(samples * 127 + 128).astype(np.uint8).tobytes()
+    if bits == 64:
+        return np.round(samples * (2.0**63 - 1024)).astype("<i8").tobytes()
     whole = np.round(samples * (2 ** (bits - 1) - 1)).astype("<i4")
     width = bits // 8
     return b"".join(struct.pack("<i", each)[:width] for each in whole.ravel().tolist())

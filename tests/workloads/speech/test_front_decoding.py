@@ -79,6 +79,7 @@ def likeness(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> flo
         (PCM, 16, 2**-14),
         (PCM, 24, 2**-22),
         (PCM, 32, 2**-22),
+        (PCM, 64, 2**-22),
         (FLOAT, 32, 2**-22),
         (FLOAT, 64, 2**-22),
     ],

@@ -500,6 +500,16 @@ def test_a_session_that_was_sent_all_it_may_be() -> None:
     assert isinstance(effects[-1], HangUp)
 
 
+@pytest.mark.parametrize("piece_ms", [1, 20, 40, 99, 100, 250])
+def test_who_is_heard_at_once_is_never_behind_however_small_the_pieces(piece_ms: int) -> None:
+    talk = talking()
+    for _ in range(30_000 // piece_ms):
+        talk.now_s += piece_ms / 1000
+        assert talk.append(MS * piece_ms) == []
+        assert talk.tick(400) == []
+    assert talk.hung_up is None
+
+
 def test_who_falls_behind_is_warned_and_then_cut_off() -> None:
     talk = talking()
     talk.append(MS * 980)

@@ -20,8 +20,9 @@ _MARK_MS = 100
 
 @dataclass(slots=True)
 class _Due:
-    """When sound up to a point should have been heard, in live speech."""
+    """A short stretch of sound, and when its beginning should have been heard in live speech."""
 
+    start_ms: int
     end_ms: int
     due_s: float
 
@@ -55,10 +56,10 @@ class Ledger:
         self._mark(sequence)
         self._due_s = max(now_s, self._due_s) + added_ms / _MS_PER_S
         last = self._due[-1] if self._due else None
-        if last is not None and self.sent_ms - last.end_ms < _MARK_MS:
+        if last is not None and self.sent_ms - last.start_ms < _MARK_MS:
             last.end_ms = self.sent_ms
         else:
-            self._due.append(_Due(self.sent_ms, self._due_s))
+            self._due.append(_Due(self.sent_ms - added_ms, self.sent_ms, self._due_s))
         return added_ms
 
     def acknowledge(self, end_ms: int) -> None:

@@ -61,7 +61,7 @@ class Track:
         channels = frame.layout.nb_channels
         if not 1 <= channels <= (_MAX_PLANES if frame.format.is_planar else _MAX_CHANNELS):
             raise InvalidRequest(f"{channels} channels are not read here", param="file")
-        values = frame.to_ndarray()
+        values = _values(frame)
         self.pcm_bytes += values.nbytes
         length_s = frame.samples / rate_hz
         self._heard_s += length_s
@@ -74,6 +74,13 @@ class Track:
         """Return all samples."""
         self._pieces.append(self._resampler.end())
         return np.concatenate(self._pieces)
+
+
+def _values(frame: AudioFrame) -> NDArray[Any]:
+    if frame.format.name != "s64":
+        return frame.to_ndarray()
+    # PyAV makes no array of these; they are never planar.
+    return np.frombuffer(frame.planes[0], np.int64, frame.samples * frame.layout.nb_channels)
 
 
 def _scaled(values: NDArray[Any]) -> Samples:
