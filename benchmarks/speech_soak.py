@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import os
 import random
 import re
 from base64 import b64encode
@@ -47,12 +48,18 @@ def memory_mb(processes: Sequence[psutil.Process]) -> list[int]:
     return [process.memory_info().rss >> 20 for process in processes]
 
 
+def headers() -> dict[str, str]:
+    """Return the key that the environment holds, as the platform wants it."""
+    key = os.environ.get("HEADPOND_API_KEY")
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
 async def cut_off(url: str, model: str, number: int) -> str:
     """Speak for a while, and be gone; return how it ended."""
     rng = np.random.default_rng(number)
     address = f"{url.replace('http', 'ws', 1)}/v1/realtime?intent=transcription&model={model}"
     try:
-        async with connect(address, ping_interval=None) as socket:
+        async with connect(address, additional_headers=headers(), ping_interval=None) as socket:
             for _ in range(1 + number % 20):
                 sound = (rng.standard_normal(PIECE // 2) * 6_000).astype("<i2").tobytes()
                 audio = b64encode(sound).decode()
@@ -85,7 +92,7 @@ async def cycles(url: str, model: str, count: int, watched: Sequence[psutil.Proc
                 print(f"{number} cycles, MB: {memory_mb(watched)}", flush=True)
 
     await asyncio.gather(*(speakers() for _ in range(AT_ONCE)))
-    async with httpx2.AsyncClient(timeout=30) as client:
+    async with httpx2.AsyncClient(timeout=30, headers=headers()) as client:
         for _ in range(90):
             if not (left := await sessions(client, url)):
                 break
@@ -125,7 +132,7 @@ async def media(url: str, model: str, folders: Sequence[Path], mutations: int) -
             if answer.status_code not in (200, 400, 413):
                 print(path.name, len(content), answer.status_code, answer.text[:200], flush=True)
 
-    async with httpx2.AsyncClient(timeout=120) as client:
+    async with httpx2.AsyncClient(timeout=120, headers=headers()) as client:
         await asyncio.gather(*(sender(client) for _ in range(AT_ONCE)))
     print(f"{len(files)} files, {mutations} versions of each: {dict(statuses)}")
 

@@ -62,5 +62,6 @@ async def test_broken_files_are_text_or_refused_and_nobody_dies(platform: Platfo
 
     async with httpx2.AsyncClient(timeout=60, headers=AUTH) as client:
         await asyncio.gather(*(send(client) for _ in range(4)))
-    assert set(statuses) == {200, 400}, statuses
+    # What says that it is days long is too large.
+    assert {200, 400} <= set(statuses) <= {200, 400, 413}, statuses
     assert [replica.pid for replica in platform.replicas(WORDS)] == before

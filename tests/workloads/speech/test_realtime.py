@@ -383,6 +383,25 @@ def test_errors_name_the_event_that_was_at_fault() -> None:
         assert found["event_id"] == named
 
 
+def test_who_lost_a_replica_waits_for_its_successor() -> None:
+    talk = Talk()
+    for sequence in (1, 2, 3):
+        talk.append(MS * 200, sequence=sequence)
+    talk.admit()
+    talk.give(Started(0, 0), Committed(0, 400), Final(0, "hello", 0, 390))
+    assert error(talk.fail(WorkerLost()))["acknowledged_sequence"] == 2
+    talk.append(MS * 200, sequence=3)
+    found = error(talk.fail(NotReady("soon", retry_after_s=1.0)))
+    assert (found["code"], found["resumable"]) == ("model_not_ready", True)
+    assert (found["acknowledged_sequence"], found["retry_after_ms"]) == (2, 1000)
+    talk.heard()
+    talk.append(MS * 200, sequence=4)
+    assert talk.heard() == [], "it waits for the one that was not heard"
+    talk.append(MS * 200, sequence=3)
+    assert talk.sound() == MS * 200
+    assert talk.hung_up is None
+
+
 def test_sound_that_is_too_long_for_one_append() -> None:
     talk = Talk()
     talk.events()

@@ -19,6 +19,7 @@ from headpond.errors import (
     DeadlineExceeded,
     HeadpondError,
     InvalidRequest,
+    NotReady,
     Overloaded,
     PayloadTooLarge,
     RateLimited,
@@ -155,6 +156,8 @@ class RealtimeConversation:
         if isinstance(error, DeadlineExceeded):
             return self._expire(error)
         if phase is _Phase.OPENING:
+            if isinstance(error, NotReady) and self._sequencer.numbered:
+                return self._lose(error)  # the successor of a lost replica is on its way
             if isinstance(error, RateLimited | Overloaded):
                 return [self._say(error_event(error)), HangUp(_TRY_AGAIN_LATER, error.code or "")]
             if not error.retryable:

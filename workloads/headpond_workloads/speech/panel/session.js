@@ -123,10 +123,15 @@ export class Session extends EventTarget {
         this.#kept = this.#kept.filter((piece) => piece.sequence > event.sequence);
         break;
       case "error":
-        if (event.error.resumable) this.#repeat(event.error.acknowledged_sequence + 1);
+        if (event.error.resumable) this.#recover(event.error);
         break;
     }
     this.dispatchEvent(new CustomEvent("said", { detail: event }));
+  }
+
+  async #recover({ acknowledged_sequence: acknowledged, retry_after_ms: wait }) {
+    await rest(wait ?? RETRY_MS);
+    if (!this.#over) this.#repeat(acknowledged + 1);
   }
 
   #repeat(from) {
