@@ -5,7 +5,8 @@
 
 Speakers are cut off amid a word; memory of the replicas and what is left of sessions is told as
 they go. Files of the folders are sent as they are, cut, and with bytes changed: every answer has to
-be 200 or 400, by a replica that lives on. Nothing here measures time.
+be 200 or 400, by a replica that lives on. `--hasty N` tells the lag of one who speaks in time, alone
+and beside N who send 8 times as fast.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import os
 import random
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,8 +26,14 @@ from pathlib import Path
 import httpx2
 import numpy as np
 import psutil
-from websockets.asyncio.client import connect
+import soxr  # type: ignore[import-untyped]
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+
+from harness import median
+from headpond.bundle.store import open_bundle
+from headpond_workloads.speech.engine.front.decoding import Bounds, decode
+from speech_socket import PIECE_S, RATE_HZ, SENT_HZ, Samples, socket_rows
 
 AT_ONCE = 8
 PIECE = 4800
@@ -112,6 +119,49 @@ def broken(content: bytes, count: int, chance: random.Random) -> Iterator[bytes]
         yield bytes(changed[: chance.choice((len(changed), chance.randrange(len(changed)) + 1))])
 
 
+async def hurry(url: str, model: str, clip: Samples) -> None:
+    """Send a clip over and over, 8 times as fast as it was spoken, and read what comes."""
+    content = (soxr.resample(clip, RATE_HZ, SENT_HZ) * 32_767.0).astype("<i2").tobytes()
+    step = round(SENT_HZ * PIECE_S) * 2
+    address = f"{url.replace('http', 'ws', 1)}/v1/realtime?intent=transcription&model={model}"
+    async with connect(address, additional_headers=headers(), ping_interval=None) as socket:
+        reading = asyncio.create_task(_drain(socket))
+        try:
+            while True:
+                for at in range(0, len(content), step):
+                    audio = b64encode(content[at : at + step]).decode()
+                    event = {"type": "input_audio_buffer.append", "audio": audio}
+                    await socket.send(json.dumps(event))
+                    await asyncio.sleep(PIECE_S / 8)
+        finally:
+            reading.cancel()
+
+
+async def _drain(socket: ClientConnection) -> None:
+    async for _ in socket:
+        pass
+
+
+async def neighbours(url: str, model: str, hasty: int) -> None:
+    """Tell the lag of one who speaks in time, alone and beside some who hurry."""
+    bundle = open_bundle(Path(__file__).parents[1] / "bundles/streaming-words")
+    given = b64decode(str(bundle.manifest.fixtures[0].given["audio"]))
+    clip = decode(given, RATE_HZ, Bounds(duration_ms=60_000))
+    address = f"{url.replace('http', 'ws', 1)}/v1/realtime"
+    for count in (0, hasty):
+        hurrying = [asyncio.create_task(hurry(url, model, clip)) for _ in range(count)]
+        partial_s, final_s = await socket_rows(address, model, [[clip] * 8])
+        for each in hurrying:
+            each.cancel()
+        ended = await asyncio.gather(*hurrying, return_exceptions=True)
+        wrong = [each for each in ended if not isinstance(each, asyncio.CancelledError)]
+        print(
+            f"beside {count} who hurry: partial p50 {1000 * median(partial_s):.0f} ms, "
+            f"most {1000 * max(partial_s):.0f}; final p50 {1000 * median(final_s):.0f} ms, "
+            f"most {1000 * max(final_s):.0f}; {wrong or 'nobody was closed'}"
+        )
+
+
 async def media(url: str, model: str, folders: Sequence[Path], mutations: int) -> None:
     """Send the files of folders, and broken versions of them."""
     chance = random.Random(7)  # noqa: S311 - no secret
@@ -146,10 +196,13 @@ async def main() -> None:
     parser.add_argument("--cycles", type=int, default=0)
     parser.add_argument("--media", type=Path, nargs="*", default=())
     parser.add_argument("--mutations", type=int, default=0)
+    parser.add_argument("--hasty", type=int, default=0)
     asked = parser.parse_args()
     watched = replicas(asked.applications)
     if asked.cycles:
         await cycles(asked.url, asked.model, asked.cycles, watched)
+    if asked.hasty:
+        await neighbours(asked.url, asked.model, asked.hasty)
     if asked.media:
         await media(asked.url, asked.model, asked.media, asked.mutations)
     pids = {process.pid for process in replicas(asked.applications)}

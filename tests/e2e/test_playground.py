@@ -131,7 +131,7 @@ async def test_a_file_is_written_down_and_a_broken_one_is_named(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_text_can_be_read_and_fits_a_phone(
-    page: Page, platform: Platform, scheme: str
+    page: Page, platform: Platform, scheme: str, tmp_path: Path
 ) -> None:
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     await page.set_viewport_size({"width": 360, "height": 700})
@@ -149,6 +149,7 @@ async def test_text_can_be_read_and_fits_a_phone(
         }"""
     )
     assert min(contrast(*pair) for pair in colours) >= 4.5, colours
+    await page.screenshot(path=tmp_path / "phone.png")
     width = await page.evaluate("document.documentElement.scrollWidth")
     assert width <= 360
 
