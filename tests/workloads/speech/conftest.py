@@ -189,7 +189,7 @@ class Loudness:
     window = 32 * RATE_HZ // 1000
 
     def initial(self) -> VoiceState:
-        return VoiceState(np.zeros((2, 1), np.float32), np.zeros(1, np.float32))
+        return VoiceState(np.zeros((2, 1), np.float32), np.zeros(0, np.float32))
 
     def probabilities(
         self, chunks: Sequence[Samples], states: Sequence[VoiceState]

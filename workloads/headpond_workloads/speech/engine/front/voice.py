@@ -1,38 +1,28 @@
 """Silero VAD: how likely each window of 32 ms holds speech, for many streams at once.
 
-The model is a file of the bundle. Its batched results equal those of single streams bit
-for bit (a test says so), so that decisions never depend on who else is talking.
+The weights are a file of the bundle. Batched results equal those of single streams bit for
+bit (a test says so), so that decisions never depend on who else is talking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors  # type: ignore[import-untyped]
 
 from headpond.errors import BundleError
-from headpond_workloads.speech.engine.front.endpointing import WINDOW_MS
 from headpond_workloads.speech.engine.front.pcm import Samples
-
-_CONTEXT = {8_000: 32, 16_000: 64}
-"""How many samples of the window before the model wants, by its rate."""
-
-_UNITS = 128
-_UNUSABLE = (
-    onnx_errors.Fail,
-    onnx_errors.InvalidGraph,
-    onnx_errors.InvalidProtobuf,
-    onnx_errors.NoSuchFile,
-    RuntimeError,
+from headpond_workloads.speech.engine.front.voice_network import (
+    CONTEXT,
+    UNITS,
+    WINDOW,
+    VoiceNetwork,
 )
-"""What ONNX Runtime raises for a file that it can't use; its own classes share no base."""
 
-_NOTHING = np.zeros(0, np.float32)
+_RATE_HZ = 16_000
 
 
 @dataclass(slots=True)
@@ -41,13 +31,11 @@ class VoiceState:
 
     Attributes:
         memory: The network's own state, float32 of shape `(2, 128)`.
-        context: The end of the window before.
-        rest: Samples that fill no window yet.
+        rest: The end of the window before, and samples that fill no window yet.
     """
 
     memory: NDArray[np.float32]
-    context: Samples
-    rest: Samples = field(default_factory=lambda: _NOTHING)
+    rest: Samples
 
 
 class Voice:
@@ -56,34 +44,23 @@ class Voice:
     def __init__(self, path: Path, rate_hz: int) -> None:
         """Load the network for samples at `rate_hz`.
 
+        Args:
+            path: silero's network for 16 kHz and sequences, in ONNX.
+            rate_hz: The rate of all samples.
+
         Raises:
-            BundleError: The file is no such network, or it does not know the rate.
+            BundleError: The file holds no such weights, or the network does not know the rate.
         """
-        if rate_hz not in _CONTEXT:
+        if rate_hz != _RATE_HZ:
             raise BundleError(
-                f"voice activity is heard at {sorted(_CONTEXT)} Hz, not at {rate_hz}",
-                param="rate_hz",
+                f"voice activity is heard at {_RATE_HZ} Hz, not at {rate_hz}", param="rate_hz"
             )
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        try:
-            self._session = onnxruntime.InferenceSession(
-                path, options, providers=["CPUExecutionProvider"]
-            )
-        except _UNUSABLE as error:
-            raise BundleError(f"{path.name} is no network: {error}", param="artifacts") from error
-        names = {each.name for each in self._session.get_inputs()}
-        if names != {"input", "state", "sr"}:
-            raise BundleError(f"{path.name} is no network of silero's", param="artifacts")
-        self._rate_hz = np.array(rate_hz, np.int64)
-        self._window = rate_hz * WINDOW_MS // 1000
-        self._context = _CONTEXT[rate_hz]
+        self._network = VoiceNetwork(path)
 
     def initial(self) -> VoiceState:
         """Return the state of a stream that begins, or begins anew."""
         return VoiceState(
-            memory=np.zeros((2, _UNITS), np.float32),
-            context=np.zeros(self._context, np.float32),
+            memory=np.zeros((2, UNITS), np.float32), rest=np.zeros(CONTEXT, np.float32)
         )
 
     def probabilities(
@@ -98,27 +75,29 @@ class Voice:
         sounds = [
             np.concatenate((state.rest, chunk)) for state, chunk in zip(states, chunks, strict=True)
         ]
-        counts = [len(sound) // self._window for sound in sounds]
+        counts = [(len(sound) - CONTEXT) // WINDOW for sound in sounds]
         found: list[list[float]] = [[] for _ in states]
-        for at in range(max(counts, default=0)):
-            rows = [row for row, count in enumerate(counts) if at < count]
-            windows = [sounds[row][at * self._window : (at + 1) * self._window] for row in rows]
-            heard = self._forward(windows, [states[row] for row in rows])
-            for row, probability in zip(rows, heard, strict=True):
-                found[row].append(probability)
+        rows = [row for row, count in enumerate(counts) if count]
+        if rows:
+            lengths = [counts[row] for row in rows]
+            heard, memory = self._network(
+                _windows([sounds[row] for row in rows], lengths),
+                lengths,
+                np.stack([states[row].memory for row in rows], axis=1),
+            )
+            for at, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+                found[row] = heard[:length, at].tolist()
+                states[row].memory = memory[:, at]
         for state, sound, count in zip(states, sounds, counts, strict=True):
-            state.rest = sound[count * self._window :].copy()
+            state.rest = sound[count * WINDOW :].copy() if count else sound
         return found
 
-    def _forward(self, windows: list[Samples], states: list[VoiceState]) -> list[float]:
-        inputs = np.concatenate(
-            [np.stack([state.context for state in states]), np.stack(windows)], axis=1
-        )
-        memory = np.stack([state.memory for state in states], axis=1)
-        fed = {"input": inputs, "state": memory, "sr": self._rate_hz}
-        output, after = self._session.run(["output", "stateN"], fed)
-        for row, state in enumerate(states):
-            state.memory = after[:, row]
-            state.context = inputs[row, -self._context :]
-        probabilities: list[float] = output[:, 0].tolist()
-        return probabilities
+
+def _windows(sounds: Sequence[Samples], counts: Sequence[int]) -> Samples:
+    """Return windows with what goes before each, [most windows, streams, samples]."""
+    width = CONTEXT + WINDOW
+    windows = np.zeros((max(counts), len(sounds), width), np.float32)
+    for stream, (sound, count) in enumerate(zip(sounds, counts, strict=True)):
+        strides = (WINDOW * sound.itemsize, sound.itemsize)
+        windows[:count, stream] = np.ndarray((count, width), sound.dtype, sound, strides=strides)
+    return windows
