@@ -166,6 +166,9 @@ class Counter:
     def fresh(self, listening: Listening, *, live: bool) -> Counted:
         return Counted(listening, live)
 
+    def lacks(self, state: Counted) -> None:
+        del state
+
     def advance(self, portions: Sequence[Portion[Counted]]) -> list[Hypothesis | None]:
         if any(np.any(np.abs(each.samples) >= self.poisoned) for each in portions):
             raise RuntimeError("the network broke")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,26 @@ Recogniser = StreamingRecogniser[Any]
 LISTENING = Listening(words=True)
 
 
+def advanced(
+    recogniser: Recogniser, portions: Sequence[Portion[Utterance[Any]]]
+) -> list[Hypothesis | None]:
+    """Go on with all until none can; return what each said last."""
+    found: list[Hypothesis | None] = [None] * len(portions)
+    going = dict(enumerate(portions))
+    while going:
+        for at, said in zip(going, recogniser.advance([*going.values()]), strict=True):
+            found[at] = said or found[at]
+        going = {
+            at: replace(portion, samples=portion.samples[:0])
+            for at, portion in going.items()
+            if recogniser.lacks(portion.state) == 0
+        }
+    return found
+
+
 def whole(recogniser: Recogniser, sound: Samples) -> Hypothesis:
     state = recogniser.fresh(LISTENING, live=False)
-    (found,) = recogniser.advance([Portion(state=state, samples=sound, last=True)])
+    (found,) = advanced(recogniser, [Portion(state=state, samples=sound, last=True)])
     assert found is not None
     return found
 
@@ -41,7 +60,7 @@ def test_a_stream_in_pieces_says_what_the_whole_file_says(recogniser: Recogniser
         while at < len(sound):
             end = at + int(rng.integers(0, most))
             portion = Portion(state=state, samples=sound[at:end], last=end >= len(sound))
-            (found,) = recogniser.advance([portion])
+            (found,) = advanced(recogniser, [portion])
             at = end
             if found is not None:
                 assert found.text.startswith(said)  # what was said never changes
@@ -66,7 +85,7 @@ def test_streams_of_all_ages_together_say_what_each_says_alone(recogniser: Recog
                     Portion(state=states[stream], samples=sound[at : at + step], last=last)
                 )
                 who.append((stream, last))
-        heard = recogniser.advance(portions)
+        heard = advanced(recogniser, portions)
         found |= {stream: each for (stream, last), each in zip(who, heard, strict=True) if last}
     for stream, alone in enumerate(expected):
         together = found[stream]
@@ -90,13 +109,33 @@ def test_a_failed_step_has_advanced_nobody(
     sound = noise(1.5, seed=7)
     expected = whole(recogniser, sound)
     state = recogniser.fresh(LISTENING, live=True)
-    recogniser.advance([Portion(state=state, samples=sound[:8000], last=False)])
+    advanced(recogniser, [Portion(state=state, samples=sound[:8000], last=False)])
     rest = Portion(state=state, samples=sound[8000:], last=True)
     with monkeypatch.context() as patch:
         patch.setattr(recogniser, "_encoded", _broken)
         with pytest.raises(RuntimeError):
             recogniser.advance([rest])
-    assert recogniser.advance([rest]) == [expected]
+    assert advanced(recogniser, [rest]) == [expected]
+
+
+def test_an_utterance_says_more_as_soon_as_it_has_what_it_lacks(recogniser: Recogniser) -> None:
+    sound = noise(2.0, seed=4)
+    states = [recogniser.fresh(LISTENING, live=True) for _ in range(2)]
+    at = 0
+    while at + (lacks := recogniser.lacks(states[0])) <= len(sound):
+        samples = sound[at : at + lacks]
+        # One sample less is not enough, and nothing is said.
+        early = [Portion(state=states[1], samples=samples[:-1], last=False)]
+        assert recogniser.advance(early) == [None]
+        assert recogniser.lacks(states[1]) == 1
+        portions = [
+            Portion(state=states[0], samples=samples, last=False),
+            Portion(state=states[1], samples=samples[-1:], last=False),
+        ]
+        first, second = recogniser.advance(portions)
+        assert first == second
+        at += lacks
+    assert at > len(sound) // 2
 
 
 def _broken(streams: object) -> list[Any]:

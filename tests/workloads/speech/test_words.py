@@ -111,11 +111,14 @@ def test_young_streams_beside_old_ones_say_what_they_say_alone(
     expected = [streamed(engine, clip) for clip in clips]
     sessions = [Session(engine, MANUAL) for _ in clips]
     heard: list[list[Reading]] = [[] for _ in clips]
-    for now in range(2 * len(clips) + max(map(len, clips)) // STEP + 2):
+    busy: set[int] = set()  # those that have more to do without being fed
+    for now in range(2 * len(clips) + max(map(len, clips)) // STEP + 9):
         together = []
         for number, clip in enumerate(clips):
             at = (now - 2 * number) * STEP  # each begins two steps after the one before
             if not 0 <= at < len(clip):
+                if number in busy:
+                    together.append(number)
                 continue
             given = sessions[number].sounds(clip[at : at + STEP])[:1]
             engine.feed(
@@ -128,6 +131,9 @@ def test_young_streams_beside_old_ones_say_what_they_say_alone(
         for number, progress in zip(together, steps, strict=True):
             assert progress.error is None
             heard[number] += progress.outputs
+        busy = {
+            number for number, each in zip(together, steps, strict=True) if not each.idle
+        }
     found = [final for readings in heard for final in finals(readings)]
     # Equal to the bit: texts, times, and how sure it is.
     assert found == expected

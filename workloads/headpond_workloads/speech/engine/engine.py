@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
@@ -21,7 +20,7 @@ from headpond_workloads.speech.engine.recogniser import (
     State,
 )
 from headpond_workloads.speech.engine.slot import Slot
-from headpond_workloads.speech.engine.utterances import Stretch, Utterances
+from headpond_workloads.speech.engine.utterances import Utterances
 from headpond_workloads.speech.items import (
     Final,
     Format,
@@ -144,17 +143,10 @@ class SpeechEngine(Generic[State]):
     def step(self, quanta: Sequence[Quantum[Slot[State]]]) -> list[Progress[Reading]]:
         """Hear a chunk of each stream; recognise what is speech, of all of them together."""
         slots = [quantum.slot for quantum in quanta]
-        chunks = [slot.take() for slot in slots]
-        probabilities = self._probabilities(slots, chunks)
-        waiting = [
-            (slot, deque(slot.hear(chunk, found)))
-            for slot, chunk, found in zip(slots, chunks, probabilities, strict=True)
-        ]
-        while True:
-            waiting = [each for each in waiting if each[1] and each[0].error is None]
-            if not waiting:
-                break
-            self._recognise([(slot, stretches.popleft()) for slot, stretches in waiting])
+        self._hear([slot for slot in slots if not slot.due])
+        turns = slots
+        while turns := [slot for slot in turns if slot.due and slot.error is None]:
+            turns = self._recognise(turns)
         progress = [slot.progress() for slot in slots]
         for each in progress:
             self._count(each.outputs)
@@ -186,6 +178,12 @@ class SpeechEngine(Generic[State]):
             if progress.finished is not None:
                 return observation(readings)
 
+    def _hear(self, slots: Sequence[Slot[State]]) -> None:
+        chunks = [slot.take() for slot in slots]
+        probabilities = self._probabilities(slots, chunks)
+        for slot, chunk, found in zip(slots, chunks, probabilities, strict=True):
+            slot.hear(chunk, found)
+
     def _probabilities(
         self, slots: Sequence[Slot[State]], chunks: Sequence[Samples]
     ) -> list[Sequence[float]]:
@@ -200,19 +198,30 @@ class SpeechEngine(Generic[State]):
                 found[at] = probabilities
         return found
 
-    def _recognise(self, stretches: Sequence[tuple[Slot[State], Stretch[State]]]) -> None:
+    def _recognise(self, slots: Sequence[Slot[State]]) -> list[Slot[State]]:
+        """Go on with what is due first for each; return those that are through with it.
+
+        The others go on in the next step, together with all that is due then: who ends
+        an utterance, and has several chunks to go, is not heard alone.
+        """
+        first = [slot.due[0] for slot in slots]
         portions = [
             Portion(state=stretch.state, samples=stretch.samples, last=stretch.part_ends)
-            for _, stretch in stretches
+            for stretch in first
             if stretch.state is not None
         ]
         heard = iter(self._advance(portions))
-        for slot, stretch in stretches:
+        through = []
+        for slot, stretch in zip(slots, first, strict=True):
             hypothesis = None if stretch.state is None else next(heard)
             if isinstance(hypothesis, HeadpondError):
                 slot.error = hypothesis
-            else:
-                slot.told(stretch, hypothesis)
+                continue
+            more = stretch.state is not None and self._recogniser.lacks(stretch.state) == 0
+            slot.told(hypothesis, more=more)
+            if not more:
+                through.append(slot)
+        return through
 
     def _advance(
         self, portions: Sequence[Portion[State]]

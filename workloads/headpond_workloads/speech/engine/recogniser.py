@@ -97,12 +97,21 @@ class Recogniser(Protocol[State]):
         """
         ...
 
+    def lacks(self, state: State) -> int | None:
+        """Return how many samples an utterance lacks to go on; None where any number will do.
+
+        0 where it can go on without: it is then to be advanced again, with none, and `last`
+        as before.
+        """
+        ...
+
     def advance(self, portions: Sequence[Portion[State]]) -> Sequence[Hypothesis | None]:
-        """Take in more sound of several utterances, in one forward where there is one.
+        """Take in more sound of several utterances, and go on with each, in one forward.
 
         Returns:
             In their order; None where nothing new is to be said. An utterance that ends has
-            one. What an utterance comes to does not depend on which others are there.
+            one as soon as it can't go on any more. What an utterance comes to does not depend
+            on which others are there.
 
         Raises:
             EngineFailed: It can't be computed. So says a `RuntimeError` of torch. No utterance

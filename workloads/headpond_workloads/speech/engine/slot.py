@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic
 
 import numpy as np
@@ -44,6 +44,7 @@ class Slot(Generic[State]):
     Attributes:
         voice: What the voice activity network keeps.
         utterances: Where utterances begin and end.
+        due: What is to be recognised, in order, before it hears more.
         error: Why it can't go on.
     """
 
@@ -71,10 +72,12 @@ class Slot(Generic[State]):
         """
         self.voice = voice
         self.utterances = utterances
+        self.due: deque[Stretch[State]] = deque()
         self.error: HeadpondError | None = None
         self._intake = intake
         self._rate_hz = rate_hz
         self._chunk_ms = chunk_ms
+        self._chunk = chunk_ms * rate_hz // 1000
         self._most = most_ms * rate_hz // 1000
         self._fed = fed
         self._marks: deque[Mark] = deque()
@@ -105,20 +108,23 @@ class Slot(Generic[State]):
             self._marks.append(Mark(self._taken + self._intake.waiting, given))
 
     def take(self) -> Samples:
-        """Return the next chunk: less where something happens amid it, or the sound ends."""
+        """Return the next sound: a chunk at most, and what is lacking to go on at least.
+
+        Less where something happens amid it, or the sound ends.
+        """
         while self._marks and isinstance(self._marks[0].what, Clear):
             self._skip(self._marks.popleft().at - self._taken)
-        wanted = self._chunk_ms * self._rate_hz // 1000
+        most = self._chunk
         if self._marks:
-            wanted = min(wanted, self._marks[0].at - self._taken)
-        samples = self._intake.take(wanted) if wanted else None
+            most = min(most, self._marks[0].at - self._taken)
+        samples = self._intake.take(most, min(self._least, most)) if most else None
         if samples is None:
             return _NONE
         self._taken += len(samples)
         return samples
 
-    def hear(self, samples: Samples, probabilities: Sequence[float]) -> list[Stretch[State]]:
-        """Take in a chunk, and return what is to be recognised, in order."""
+    def hear(self, samples: Samples, probabilities: Sequence[float]) -> None:
+        """Take in a chunk, and find what is due then."""
         committed = any(
             mark.at == self._taken and isinstance(mark.what, Commit) for mark in self._marks
         )
@@ -134,11 +140,20 @@ class Slot(Generic[State]):
                 self._skip(0)
         if self._intake.drained:
             found += self.utterances.finish()
-        return found
+        self.due += found
 
-    def told(self, stretch: Stretch[State], hypothesis: Hypothesis | None) -> None:
-        """Take in what a stretch says."""
-        self._said += self.utterances.told(stretch, hypothesis)
+    def told(self, hypothesis: Hypothesis | None, *, more: bool) -> None:
+        """Take in what the first stretch that is due says.
+
+        Args:
+            hypothesis: What it says, if that is new.
+            more: Whether it is not through yet.
+        """
+        stretch = self.due.popleft()
+        if more:
+            self.due.appendleft(replace(stretch, samples=_NONE))
+        if not (more and stretch.part_ends):
+            self._said += self.utterances.told(stretch, hypothesis)
 
     def progress(self) -> Progress[Reading]:
         """Return what came of a step."""
@@ -149,7 +164,8 @@ class Slot(Generic[State]):
         units = min(reached_ms - self._told_ms, self._chunk_ms)
         self._told_ms += units
         finished = None
-        if self._intake.drained and not self._marks and self._told_ms == reached_ms:
+        through = self._intake.drained and not self._marks and not self.due
+        if through and self._told_ms == reached_ms:
             finished = Work(audio_ms=reached_ms)
             if not self._fed:
                 self._said.append(Heard(reached_ms))
@@ -159,9 +175,15 @@ class Slot(Generic[State]):
 
     def _ready(self, reached_ms: int) -> bool:
         """Say whether another step could go on."""
-        if self._intake.ended or reached_ms > self._told_ms or self._marks:
+        if self._intake.ended or reached_ms > self._told_ms or self._marks or self.due:
             return True
-        return self._intake.waiting * 1000 >= self._chunk_ms * self._rate_hz
+        return self._intake.waiting >= self._least
+
+    @property
+    def _least(self) -> int:
+        """How many samples are worth a step: nothing new is said of fewer."""
+        lacks = self.utterances.lacks
+        return self._chunk if lacks is None else min(lacks, self._chunk)
 
     def _skip(self, samples: int) -> None:
         """Drop what is not committed."""

@@ -130,6 +130,13 @@ class Utterances(Generic[State]):
         return self._listening.endpointing is not None or self._recogniser.kind == "chunked"
 
     @property
+    def lacks(self) -> int | None:
+        """How many samples the part that is spoken lacks; None where that does not matter."""
+        if self._open is None or self._open.state is None:
+            return None
+        return self._recogniser.lacks(self._open.state)
+
+    @property
     def heard_ms(self) -> int:
         """How much was heard."""
         return self._ms(self.heard)

@@ -68,14 +68,16 @@ class Intake:
             self.ended = True
             self._keep(self._resampler.end())
 
-    def take(self, samples: int) -> Samples | None:
-        """Return the next samples; fewer than asked for only where the sound ends.
+    def take(self, most: int, least: int | None = None) -> Samples | None:
+        """Return the next samples; None while there are too few, and when the sound is over.
 
-        None while there are too few, and when the sound is over.
+        Args:
+            most: How many at most.
+            least: How many at least, unless the sound ends; `most` unless given.
         """
-        if self._waiting < samples and not self.ended:
+        if self._waiting < (most if least is None else least) and not self.ended:
             return None
-        wanted = min(samples, self._waiting)
+        wanted = min(most, self._waiting)
         if not wanted:
             return None
         taken: list[Samples] = []

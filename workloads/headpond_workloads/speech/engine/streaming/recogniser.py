@@ -18,6 +18,7 @@ from headpond_workloads.speech.engine.streaming.fbank import (
     RATE_HZ,
     SHIFT_SAMPLES,
     Fbank,
+    samples_of,
 )
 from headpond_workloads.speech.engine.streaming.network import (
     Cache,
@@ -41,6 +42,7 @@ class Progressed(Generic[Path]):
 
     Attributes:
         begun: Whether the first frame is there.
+        ended: Whether the silence after the last sample is there too.
         samples: Those that make no frame yet.
         frames: Those that make no chunk yet.
         rows: How many rows the encoder gave.
@@ -50,6 +52,7 @@ class Progressed(Generic[Path]):
     """
 
     begun: bool = False
+    ended: bool = False
     samples: Samples
     frames: Floats
     rows: int = 0
@@ -125,15 +128,19 @@ class StreamingRecogniser(Generic[Path]):
         )
         return Utterance(listening, now)
 
+    def lacks(self, state: Utterance[Path]) -> int:
+        """Return how many samples an utterance lacks for its next chunk."""
+        frames = self._encoder.frames - len(state.now.frames)
+        if frames <= 0:
+            return 0
+        mirrored = 0 if state.now.begun else FIRST_SAMPLES
+        return samples_of(frames) - mirrored - len(state.now.samples)
+
     def advance(self, portions: Sequence[Portion[Utterance[Path]]]) -> list[Hypothesis | None]:
-        """Take in more sound; encode chunk after chunk while any utterance has one."""
+        """Take in more sound, and go on by a chunk with all that have one."""
         grown = self._sounded(portions)
-        while True:
-            ready = [
-                at for at, each in enumerate(grown) if len(each.frames) >= self._encoder.frames
-            ]
-            if not ready:
-                break
+        ready = [at for at, each in enumerate(grown) if len(each.frames) >= self._encoder.frames]
+        if ready:
             for at, after in zip(ready, self._encoded([grown[at] for at in ready]), strict=True):
                 grown[at] = after
         found = []
@@ -141,7 +148,9 @@ class StreamingRecogniser(Generic[Path]):
             said_more = len(after.emissions) > len(portion.state.now.emissions)
             portion.state.now = after
             portion.state.samples += len(portion.samples)
-            found.append(self._hypothesis(portion, after) if portion.last or said_more else None)
+            ends = portion.last and len(after.frames) < self._encoder.frames
+            said = ends or (said_more and not portion.last)
+            found.append(self._hypothesis(portion, after) if said else None)
         return found
 
     def _sounded(self, portions: Sequence[Portion[Utterance[Path]]]) -> list[Progressed[Path]]:
@@ -155,7 +164,7 @@ class StreamingRecogniser(Generic[Path]):
             [sound if begins else _NONE for sound, begins in zip(sounds, begun, strict=True)]
         )
         return [
-            self._with_frames(portion.state.now, begins, sound, frames)
+            self._with_frames(portion, begins, sound, frames)
             for portion, begins, sound, frames in zip(portions, begun, sounds, found, strict=True)
         ]
 
@@ -163,7 +172,7 @@ class StreamingRecogniser(Generic[Path]):
         """Return samples that make frames: what is left, what came, and silence at the end."""
         now = portion.state.now
         parts = [now.samples, portion.samples]
-        if portion.last:
+        if portion.last and not now.ended:
             parts.append(np.zeros(self._tail(portion.state, portion.samples), np.float32))
         samples = np.concatenate(parts)
         if now.begun or len(samples) < FIRST_SAMPLES:
@@ -171,10 +180,12 @@ class StreamingRecogniser(Generic[Path]):
         return self._fbank.begin(samples)
 
     def _with_frames(
-        self, now: Progressed[Path], begun: bool, samples: Samples, frames: Floats
+        self, portion: Portion[Utterance[Path]], begun: bool, samples: Samples, frames: Floats
     ) -> Progressed[Path]:
+        now = portion.state.now
         return Progressed(
             begun=begun,
+            ended=portion.last,
             # Copies, so that the chunk and the batch they were cut from can be let go.
             samples=samples[len(frames) * SHIFT_SAMPLES :].copy(),
             frames=np.concatenate((now.frames, frames)) if len(frames) else now.frames,
@@ -201,6 +212,7 @@ class StreamingRecogniser(Generic[Path]):
         return [
             Progressed(
                 begun=stream.begun,
+                ended=stream.ended,
                 samples=stream.samples,
                 frames=stream.frames[encoder.shift :],
                 rows=stream.rows + rows.shape[1],

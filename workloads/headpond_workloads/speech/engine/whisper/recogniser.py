@@ -127,6 +127,10 @@ class WhisperRecogniser:
         prompt = self._tokens.prompt(language, listening.prompt, _MOST_CONTEXT_TOKENS)
         return Utterance(listening=listening, live=live, prompt=prompt)
 
+    def lacks(self, state: Utterance) -> None:
+        """Say that any number of samples will do: it hears an utterance when that is due."""
+        del state
+
     def advance(self, portions: Sequence[Portion[Utterance]]) -> list[Hypothesis | None]:
         """Keep more sound, and hear what is due."""
         for portion in portions:
