@@ -81,9 +81,10 @@ class Clip:
 
 @dataclass(kw_only=True)
 class Run:
-    """Rows by scenario; word errors by contender."""
+    """Rows by scenario; rates of the bare networks by scenario; word errors by contender."""
 
     fields: dict[str, Field] = field(default_factory=dict)
+    bare: dict[str, list[float]] = field(default_factory=dict)
     errors: dict[str, tuple[int, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -162,6 +163,9 @@ def throughput(
         answer = each.ask(command)
         row = {"cpu_rate": seconds / answer["cpu_s"], "wall_rate": seconds / answer["wall_s"]}
         run.note(scenario, each.name, number, row)
+        if each.name == "ours" and number:
+            bare = each.ask(command | {"do": "bare"})
+            run.bare.setdefault(scenario, []).append(seconds / bare["cpu_s"])
         wrong, total = run.errors.get(each.name, (0, 0))
         for said, texts in zip(given, answer["texts"], strict=True):
             for clip, text in zip(said, texts, strict=True):
@@ -270,6 +274,12 @@ def main() -> None:
     print(write_results(options.subject, document(run, names, before, options)))
 
 
+def floors(run: Run, scenario: str, ours: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return what the networks alone allow in a scenario, beside each of ours that only hears."""
+    rates = run.bare.get(scenario)
+    return {name: {"onnxruntime": median(rates)} for name in ours if name == "ours" and rates}
+
+
 def document(
     run: Run, names: Sequence[str], before: Mapping[str, object], options: argparse.Namespace
 ) -> dict[str, object]:
@@ -292,6 +302,7 @@ def document(
                 THROUGHPUT if "as heard" in scenario else LAG,
                 found,
                 ours=ours,
+                floors=floors(run, scenario, ours),
                 quality=quality,
             )
         ],

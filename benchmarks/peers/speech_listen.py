@@ -1,11 +1,12 @@
 """One process that hears streams in-process: ours (engine and its step), or sherpa-onnx.
 
-Reads one JSON command a line, answers one JSON line. Commands are `{"do": "fast"|"paced"|"floor",
+Reads one JSON command a line, answers one JSON line. Commands are
+`{"do": "fast"|"paced"|"floor"|"bare",
 "clips": [[path of .npy, ...] of each stream]}`: clips are float32 at 16 kHz; of `fast`, each
 stream is given its next 160 ms as soon as the ones before are heard; of `paced`, as it is
 spoken, 40 ms at a time, streams spread over a chunk. A partial text's lag counts from when the
 sound was spoken after which the model can say it (`floor` finds that out), a final text's from
-the end of its clip.
+the end of its clip. `bare` runs the model's networks alone, with a batch of all streams.
 
     python speech_listen.py WHO BUNDLE THREADS     # WHO: ours, ours+vad, sherpa, sherpa-alone, ...
 """
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 RATE_HZ = 16_000
 CHUNK = RATE_HZ * 160 // 1000
 PIECE = RATE_HZ * 40 // 1000
+TAIL = RATE_HZ * 320 // 1000
 
 Samples = NDArray[Any]
 """float32 between -1 and 1, or what `Listener.prepared` made of it."""
@@ -175,6 +177,45 @@ class Ours:
         return Told(True, None, text.strip())
 
 
+class Bare:
+    """The networks of the model with nothing around them: what nobody can do without."""
+
+    def __init__(self, bundle: Path, threads: int) -> None:
+        import onnxruntime  # type: ignore[import-untyped] # noqa: PLC0415 - not of sherpa's
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        self._encoder, self._decoder, self._joiner = (
+            onnxruntime.InferenceSession(bundle / f"{name}.onnx", options)
+            for name in ("encoder", "decoder", "joiner")
+        )
+
+    def run(self, clips: Sequence[Sequence[Samples]]) -> dict[str, Any]:
+        """Encode and join as many chunks as the clips have, with the silence after each."""
+        streams = len(clips)
+        samples = sum(len(clip) + TAIL for said in clips for clip in said)
+        encoded, history = (_zeros(network, streams) for network in (self._encoder, self._decoder))
+        names = [given.name for given in self._joiner.get_inputs()]
+        cpu_s, began = time.process_time(), time.perf_counter()
+        for _ in range(round(samples / CHUNK / streams)):
+            rows = self._encoder.run(None, encoded)[0]
+            said = self._decoder.run(None, history)[0]
+            flat = rows.reshape(-1, rows.shape[-1])
+            fed = (flat, np.repeat(said, rows.shape[1], axis=0))
+            self._joiner.run(None, dict(zip(names, fed, strict=True)))
+        return {"cpu_s": time.process_time() - cpu_s, "wall_s": time.perf_counter() - began}
+
+
+def _zeros(network: Any, streams: int) -> dict[str, NDArray[Any]]:
+    return {
+        given.name: np.zeros(
+            [size if isinstance(size, int) else streams for size in given.shape],
+            np.int64 if "int64" in given.type else np.float32,
+        )
+        for given in network.get_inputs()
+    }
+
+
 def fast(listener: Listener, clips: Sequence[Sequence[Samples]]) -> dict[str, Any]:
     """Give each stream its next chunk as soon as all have heard theirs."""
     streams = [listener.open() for _ in clips]
@@ -319,7 +360,9 @@ def main() -> None:
         for path in {path for stream in command["clips"] for path in stream} - sounds.keys():
             sounds[path] = listener.prepared(np.load(path))
         clips = [[sounds[path] for path in stream] for stream in command["clips"]]
-        if command["do"] == "paced":
+        if command["do"] == "bare":
+            answer = Bare(Path(bundle), int(threads)).run(clips)
+        elif command["do"] == "paced":
             answer = paced(listener, clips, command["known"])
         else:
             answer = {"fast": fast, "floor": floor}[command["do"]](listener, clips)
