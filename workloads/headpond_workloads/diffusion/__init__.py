@@ -1,0 +1,1 @@
+"""Pictures from text, and from other pictures, step by step."""
