@@ -15,7 +15,7 @@ from headpond.testing.http_script import ScriptedServer
 from headpond_workloads.vision.client import AsyncClassifications, Classifications
 from headpond_workloads.vision.dialects import routes
 from headpond_workloads.vision.items import ImageItem, Selection
-from workloads.vision.pictures import saved, scene
+from workloads.images.pictures import saved, scene
 from workloads.vision.test_dialects import read
 
 PNG = saved(scene(), "PNG")

@@ -14,7 +14,7 @@ from headpond.errors import EngineFailed, HeadpondError, InvalidRequest, Payload
 from headpond.http.errors import invalid_request
 from headpond.units import Work
 from headpond_workloads.vision.dialects import routes
-from headpond_workloads.vision.engine.decoder import decode
+from headpond_workloads.images.decoder import decode
 from headpond_workloads.vision.items import (
     Classification,
     ClassScore,
@@ -23,7 +23,7 @@ from headpond_workloads.vision.items import (
     Selection,
 )
 from headpond_workloads.vision.schema import MAX_IMAGES, ClassificationList
-from workloads.vision.pictures import saved, scene
+from workloads.images.pictures import saved, scene
 
 ROUTE = routes[0]
 HEADING = Heading(request_id="r-1", created_s=17, model="eyes", fingerprint="m@1+abc")

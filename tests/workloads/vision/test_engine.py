@@ -25,7 +25,7 @@ from headpond_workloads.vision.items import (
     VisionItem,
 )
 from workloads.vision.conftest import LABELS, MEAN, SIDE, STD
-from workloads.vision.pictures import png_of_zeros, saved, scene
+from workloads.images.pictures import png_of_zeros, saved, scene
 
 PNG = saved(scene(), "PNG")
 

@@ -20,7 +20,7 @@ from headpond.errors import BundleError
 from headpond_workloads.vision.engine.exporter import export
 from headpond_workloads.vision.record import record
 from workloads.vision.conftest import changed, save_torchvision, save_vit
-from workloads.vision.pictures import saved, scene
+from workloads.images.pictures import saved, scene
 
 if TYPE_CHECKING:
     from workloads.vision.conftest import Tiny

@@ -17,7 +17,7 @@ from headpond_workloads.vision.engine.forward import Floats
 from headpond_workloads.vision.engine.tensors import stack
 from headpond_workloads.vision.items import ImageItem, Logits
 from workloads.vision.conftest import randomise, save_onnx
-from workloads.vision.pictures import saved, scene
+from workloads.images.pictures import saved, scene
 
 if TYPE_CHECKING:
     from workloads.vision.conftest import Tiny

@@ -18,7 +18,7 @@ from headpond.errors import BundleError
 from headpond_workloads.vision.engine.forward import Floats
 from headpond_workloads.vision.engine.preprocessing import Preprocessing
 from headpond_workloads.vision.engine.tensors import stack
-from workloads.vision.pictures import scene
+from workloads.images.pictures import scene
 
 SIZES = [(640, 480), (480, 640), (257, 256), (256, 300), (231, 517), (64, 48), (224, 224)]
 IMAGENET: Mapping[str, Json] = {

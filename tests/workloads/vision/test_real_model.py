@@ -19,7 +19,7 @@ from headpond_workloads.vision.engine.options import options_of
 from headpond_workloads.vision.items import Classification, ImageItem, Logits
 from headpond_workloads.vision.record import record
 from workloads.vision.conftest import changed
-from workloads.vision.pictures import saved
+from workloads.images.pictures import saved
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(300)]
 

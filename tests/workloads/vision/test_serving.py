@@ -20,7 +20,7 @@ from headpond.testing.asgi import AsgiRequest
 from headpond_workloads.vision.record import record
 from headpond_workloads.vision.schema import CLASSIFICATIONS_PATH, ClassificationList
 from workloads.vision.conftest import LABELS
-from workloads.vision.pictures import png_of_zeros, saved, scene
+from workloads.images.pictures import png_of_zeros, saved, scene
 
 if TYPE_CHECKING:
     from workloads.vision.conftest import Tiny

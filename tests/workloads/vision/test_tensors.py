@@ -12,7 +12,7 @@ from headpond.dialect import Exchange, Incoming, rendered
 from headpond.engine import Json
 from headpond.errors import InvalidRequest
 from headpond.units import Work
-from headpond_workloads.vision.engine.decoder import decode
+from headpond_workloads.images.decoder import decode
 from headpond_workloads.vision.items import (
     DescribeItem,
     Description,

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from headpond.errors import InvalidRequest
-from headpond_workloads.vision.engine.decoder import Picture, decode
-from workloads.vision.pictures import FORMATS, saved, scene, swapped_profile
+from headpond_workloads.images.decoder import Picture, decode
+from workloads.images.pictures import FORMATS, saved, scene, swapped_profile
 
 MUTANTS = 1200
 MOST = 400_000

@@ -19,7 +19,8 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +32,8 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from headpond.errors import InvalidRequest, PayloadTooLarge
-from headpond_workloads.vision.engine.canvas import Size, gif_size, jpeg_scans, webp_size
-from headpond_workloads.vision.engine.colour import in_mode, to_srgb
+from headpond_workloads.images.canvas import Size, gif_size, jpeg_scans, webp_size
+from headpond_workloads.images.colour import in_mode, to_srgb
 
 UNREADABLE = (
     OSError,  # what Pillow means to raise, UnidentifiedImageError included
@@ -114,28 +115,61 @@ def decode(data: bytes, *, max_pixels: int, needed: int, param: str) -> Picture:
         PayloadTooLarge: It says that it has more than `max_pixels`.
         InvalidRequest: It is none of the formats, or broken.
     """
-    reader = _reader(data, param)
-    try:
-        if (canvas := _CANVASES.get(reader)) is not None:
-            _check_pixels(canvas(data), max_pixels, param)
-        if reader is JpegImageFile and jpeg_scans(data) > MOST_SCANS:
-            raise InvalidRequest(f"a JPEG may have {MOST_SCANS} scans", param=param)
-        with reader(io.BytesIO(data)) as file:
-            pixels = _check_pixels(file.size, max_pixels, param)
-            file.draft("RGB", (needed * REDUCE_MARGIN, needed * REDUCE_MARGIN))
-            file.load()
-            image = _upright(file)
-        profile = file.info.get("icc_profile")
+    with _refusing(param):
+        file, pixels = _loaded(data, max_pixels, needed, param)
+        image, profile = _upright(file), file.info.get("icc_profile")
         # Step by step, so that no more than two of these are held at once.
         del file
         image = _eight_bits(image)
         image = _opaque(image)
-        image = to_srgb(image, profile)
+        return Picture(image=to_srgb(image, profile), pixels=pixels)
+
+
+def decode_transparency(data: bytes, *, max_pixels: int, param: str) -> Image.Image:
+    """Decode how transparent a file is: mode `L`, 255 where nothing of it is seen.
+
+    Args:
+        data: The file.
+        max_pixels: More are refused.
+        param: The request field to name in errors.
+
+    Raises:
+        PayloadTooLarge: It says that it has more than `max_pixels`.
+        InvalidRequest: It is none of the formats, or broken, or says nothing of transparency.
+    """
+    with _refusing(param):
+        file, _ = _loaded(data, max_pixels, 0, param)
+        if not file.has_transparency_data:
+            raise InvalidRequest("the image says of no part that it is transparent", param=param)
+        return ImageChops.invert(in_mode(_upright(file), "RGBA").getchannel("A"))
+
+
+@contextmanager
+def _refusing(param: str) -> Iterator[None]:
+    """Turn what broken files make Pillow raise into a refusal."""
+    try:
+        yield
     except UNREADABLE:
         raise InvalidRequest("the image cannot be decoded: it is broken", param=param) from None
     except MemoryError:
         raise PayloadTooLarge("the image takes too much memory to decode", param=param) from None
-    return Picture(image=image, pixels=pixels)
+
+
+def _loaded(
+    data: bytes, max_pixels: int, needed: int, param: str
+) -> tuple[ImageFile.ImageFile, int]:
+    """Return the file, decoded, and the pixels that its header says."""
+    reader = _reader(data, param)
+    if (canvas := _CANVASES.get(reader)) is not None:
+        _check_pixels(canvas(data), max_pixels, param)
+    if reader is JpegImageFile and jpeg_scans(data) > MOST_SCANS:
+        raise InvalidRequest(f"a JPEG may have {MOST_SCANS} scans", param=param)
+    with reader(io.BytesIO(data)) as file:
+        pixels = _check_pixels(file.size, max_pixels, param)
+        if needed:
+            file.draft("RGB", (needed * REDUCE_MARGIN, needed * REDUCE_MARGIN))
+        file.load()
+    return file, pixels
 
 
 def _reader(data: bytes, param: str) -> type[ImageFile.ImageFile]:

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from headpond.errors import InvalidRequest, PayloadTooLarge
-from headpond_workloads.vision.engine.canvas import jpeg_scans
-from headpond_workloads.vision.engine.decoder import decode
-from workloads.vision.pictures import (
+from headpond_workloads.images.canvas import jpeg_scans
+from headpond_workloads.images.decoder import decode
+from workloads.images.pictures import (
     BOMBS,
     FORMATS,
     apart,
@@ -234,9 +234,9 @@ def test_the_cap_is_exact() -> None:
 MEMORY = """
 import sys
 from headpond.errors import PayloadTooLarge
-from headpond_workloads.vision.engine.canvas import jpeg_scans
-from headpond_workloads.vision.engine.decoder import decode
-from workloads.vision.pictures import BOMBS, png_of_zeros
+from headpond_workloads.images.canvas import jpeg_scans
+from headpond_workloads.images.decoder import decode
+from workloads.images.pictures import BOMBS, png_of_zeros
 
 def peak():
     # What getrusage says begins with the parent's.

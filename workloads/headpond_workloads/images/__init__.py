@@ -1,0 +1,1 @@
+"""Files of images that several workloads read: no workload of its own."""
