@@ -14,6 +14,7 @@ from headpond.client.catalogue import WORKLOADS_PATH, AsyncModels, Models, Workl
 from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
 from headpond.client.transport import Transport
 from headpond.client.wire import encode
+from headpond_workloads.diffusion.client import AsyncImages, Images
 from headpond_workloads.embedding.client import AsyncEmbeddings, Embeddings
 from headpond_workloads.generation.client import AsyncChat, AsyncCompletions, Chat, Completions
 from headpond_workloads.generation.client_responses import AsyncResponses, Responses
@@ -45,6 +46,7 @@ class Client:
     classifications: Classifications
     completions: Completions
     embeddings: Embeddings
+    images: Images
     models: Models
     responses: Responses
     transcriptions: Transcriptions
@@ -91,6 +93,7 @@ class Client:
         self.classifications = Classifications(transport)
         self.completions = Completions(transport)
         self.embeddings = Embeddings(transport)
+        self.images = Images(transport)
         self.models = Models(transport)
         self.responses = Responses(transport)
         self.transcriptions = Transcriptions(transport)
@@ -176,6 +179,7 @@ class AsyncClient:
     classifications: AsyncClassifications
     completions: AsyncCompletions
     embeddings: AsyncEmbeddings
+    images: AsyncImages
     models: AsyncModels
     responses: AsyncResponses
     transcriptions: AsyncTranscriptions
@@ -213,6 +217,7 @@ class AsyncClient:
         self.classifications = AsyncClassifications(transport)
         self.completions = AsyncCompletions(transport)
         self.embeddings = AsyncEmbeddings(transport)
+        self.images = AsyncImages(transport)
         self.models = AsyncModels(transport)
         self.responses = AsyncResponses(transport)
         self.transcriptions = AsyncTranscriptions(transport)

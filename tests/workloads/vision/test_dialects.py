@@ -13,8 +13,8 @@ from headpond.dialect import Exchange, Heading, Incoming, ItemEvent
 from headpond.errors import EngineFailed, HeadpondError, InvalidRequest, PayloadTooLarge
 from headpond.http.errors import invalid_request
 from headpond.units import Work
-from headpond_workloads.vision.dialects import routes
 from headpond_workloads.images.decoder import decode
+from headpond_workloads.vision.dialects import routes
 from headpond_workloads.vision.items import (
     Classification,
     ClassScore,

@@ -24,8 +24,8 @@ from headpond_workloads.vision.items import (
     TensorItem,
     VisionItem,
 )
-from workloads.vision.conftest import LABELS, MEAN, SIDE, STD
 from workloads.images.pictures import png_of_zeros, saved, scene
+from workloads.vision.conftest import LABELS, MEAN, SIDE, STD
 
 PNG = saved(scene(), "PNG")
 

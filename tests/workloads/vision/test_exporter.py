@@ -19,8 +19,8 @@ from headpond.engine import EngineSettings, Json
 from headpond.errors import BundleError
 from headpond_workloads.vision.engine.exporter import export
 from headpond_workloads.vision.record import record
-from workloads.vision.conftest import changed, save_torchvision, save_vit
 from workloads.images.pictures import saved, scene
+from workloads.vision.conftest import changed, save_torchvision, save_vit
 
 if TYPE_CHECKING:
     from workloads.vision.conftest import Tiny

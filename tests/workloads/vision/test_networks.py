@@ -16,8 +16,8 @@ from headpond_workloads.vision.engine.engine import Prepared, VisionEngine
 from headpond_workloads.vision.engine.forward import Floats
 from headpond_workloads.vision.engine.tensors import stack
 from headpond_workloads.vision.items import ImageItem, Logits
-from workloads.vision.conftest import randomise, save_onnx
 from workloads.images.pictures import saved, scene
+from workloads.vision.conftest import randomise, save_onnx
 
 if TYPE_CHECKING:
     from workloads.vision.conftest import Tiny

@@ -18,8 +18,8 @@ from headpond_workloads.vision.engine.load import load
 from headpond_workloads.vision.engine.options import options_of
 from headpond_workloads.vision.items import Classification, ImageItem, Logits
 from headpond_workloads.vision.record import record
-from workloads.vision.conftest import changed
 from workloads.images.pictures import saved
+from workloads.vision.conftest import changed
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(300)]
 

@@ -19,8 +19,8 @@ from headpond.telemetry.metrics import Metrics
 from headpond.testing.asgi import AsgiRequest
 from headpond_workloads.vision.record import record
 from headpond_workloads.vision.schema import CLASSIFICATIONS_PATH, ClassificationList
-from workloads.vision.conftest import LABELS
 from workloads.images.pictures import png_of_zeros, saved, scene
+from workloads.vision.conftest import LABELS
 
 if TYPE_CHECKING:
     from workloads.vision.conftest import Tiny

@@ -9,8 +9,8 @@ import numpy as np
 
 from headpond.engine import Immediate, Json, Outcome, Plan
 from headpond.errors import EngineFailed, InvalidRequest
-from headpond_workloads.vision.engine.company import Company
 from headpond_workloads.images.decoder import decode
+from headpond_workloads.vision.engine.company import Company
 from headpond_workloads.vision.engine.fixtures import image_of_fixture, observation
 from headpond_workloads.vision.engine.forward import Floats, Forward
 from headpond_workloads.vision.engine.labels import Choice, Labels
