@@ -1,0 +1,1 @@
+"""The diffusion engine: requests at different steps share each forward."""
