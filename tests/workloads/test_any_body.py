@@ -16,6 +16,7 @@ from headpond.errors import InvalidRequest
 from headpond.http.app import ASGIApp
 from headpond.record import WorkloadRecord
 from headpond.testing.asgi import AsgiRequest
+from headpond_workloads.diffusion.record import record as diffusion
 from headpond_workloads.embedding.record import record as embedding
 from headpond_workloads.reranking.record import record as reranking
 from headpond_workloads.vision.record import record as vision
@@ -32,7 +33,7 @@ LEAVES = (
 )
 POSTED = [
     pytest.param(record, route, id=f"{record.name} {route.path}")
-    for record in (embedding, reranking, vision)
+    for record in (diffusion, embedding, reranking, vision)
     for route in record.routes
     if route.method == "POST"
 ]
@@ -40,7 +41,7 @@ POSTED = [
 
 @cache
 def app_of(name: str) -> ASGIApp:
-    record = {each.name: each for each in (embedding, reranking, vision)}[name]
+    record = {each.name: each for each in (diffusion, embedding, reranking, vision)}[name]
     backend = scripted(record)
     backend.refusal = InvalidRequest("the engine refuses all")
     return app_over(record, backend)
@@ -83,7 +84,10 @@ async def test_no_json_is_a_fault_of_ours(
         assert set(found) == set(route.fail(InvalidRequest()).body)
 
 
-@pytest.mark.parametrize(("record", "route"), POSTED)
+UNDERSTOOD = [each for each in POSTED if not each.values[1].summary.startswith("Refused")]
+
+
+@pytest.mark.parametrize(("record", "route"), UNDERSTOOD)
 async def test_the_example_is_understood(record: WorkloadRecord, route: Route) -> None:
     parts = [json.dumps({"model": "pond", **route.example}).encode()]
     path = route.path.replace("{model}", "pond").replace("{version}", "1")
