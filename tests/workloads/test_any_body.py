@@ -31,11 +31,17 @@ FEW = settings(
 LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "pond", "é"])
 )
-POSTED = [
-    pytest.param(record, route, id=f"{record.name} {route.path}")
+ROUTES = [
+    (record, route)
     for record in (diffusion, embedding, reranking, vision)
     for route in record.routes
     if route.method == "POST"
+]
+POSTED = [pytest.param(record, route, id=f"{record.name} {route.path}") for record, route in ROUTES]
+UNDERSTOOD = [
+    pytest.param(record, route, id=f"{record.name} {route.path}")
+    for record, route in ROUTES
+    if not route.summary.startswith("Refused")
 ]
 
 
@@ -82,9 +88,6 @@ async def test_no_json_is_a_fault_of_ours(
         assert set(found["error"]) == {"message", "type", "param", "code"}
     else:
         assert set(found) == set(route.fail(InvalidRequest()).body)
-
-
-UNDERSTOOD = [each for each in POSTED if not each.values[1].summary.startswith("Refused")]
 
 
 @pytest.mark.parametrize(("record", "route"), UNDERSTOOD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -23,6 +23,8 @@ PICTURE = saved(scene(32, 32), "PNG")
 HOLE = Image.new("RGBA", (32, 32), (0, 0, 0, 255))
 HOLE.paste((0, 0, 0, 0), (8, 8, 24, 24))
 MASK = saved(HOLE, "PNG")
+NO_HEADERS: Mapping[str, str] = {}
+SOON = {"x-headpond-deadline-ms": "20"}
 
 
 def text(content: bytes) -> str:
@@ -47,24 +49,27 @@ async def app(painter: Painter, reports: list[CallReport]) -> AsyncIterator[ASGI
 
 
 async def send(
-    app: ASGIApp, path: str = GENERATIONS_PATH, deadline_ms: int | None = None, **fields: object
+    app: ASGIApp,
+    path: str = GENERATIONS_PATH,
+    headers: Mapping[str, str] = NO_HEADERS,
+    /,
+    **fields: object,
 ) -> AsgiRequest:
     body = {"model": MODEL, "prompt": "a red seven", **fields}
-    headers = {} if deadline_ms is None else {"x-headpond-deadline-ms": str(deadline_ms)}
     return await AsgiRequest(path=path, parts=[json.dumps(body).encode()], headers=headers).run(app)
 
 
-async def ask(app: ASGIApp, path: str = GENERATIONS_PATH, **fields: object) -> Any:
+async def ask(app: ASGIApp, path: str = GENERATIONS_PATH, /, **fields: object) -> Any:
     request = await send(app, path, **fields)
     assert request.status == 200, request.body
     return json.loads(request.body)
 
 
-async def files(app: ASGIApp, **fields: object) -> list[bytes]:
+async def files(app: ASGIApp, /, **fields: object) -> list[bytes]:
     return [b64decode(each["b64_json"]) for each in (await ask(app, **fields))["data"]]
 
 
-async def events(app: ASGIApp, path: str = GENERATIONS_PATH, **fields: object) -> list[Any]:
+async def events(app: ASGIApp, path: str = GENERATIONS_PATH, /, **fields: object) -> list[Any]:
     request = await send(app, path, stream=True, **fields)
     assert request.status == 200, request.body
     found = []
@@ -305,7 +310,7 @@ async def test_a_deadline_ends_the_steps(
     app: ASGIApp, painter: Painter, reports: list[CallReport]
 ) -> None:
     painter.step_s = 0.01
-    request = await send(app, deadline_ms=20, size="64x64", num_inference_steps=1000)
+    request = await send(app, GENERATIONS_PATH, SOON, size="64x64", num_inference_steps=1000)
     assert request.status == 408
     assert request.answer_headers["x-should-retry"] == "false"
     assert reports[-1].work["pixel_steps"] < 64 * 64 * 1000 * 2
