@@ -4,9 +4,11 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test check bench lock
 
-# Start every workload with the demo bundles and show one call of each; ONCE=1 stops after.
+# Start every workload with the demo bundles, show one call of each, and paint a sheet of
+# pictures (.demo/contact-sheet.png); ONCE=1 stops after.
 demo: $(VENV)/.ready
-	$(BIN)/headpond demo $(if $(ONCE),--once)
+	$(BIN)/headpond demo $(if $(ONCE),--once) \
+		--then "$(BIN)/python recipes/tinysd_digits/contact_sheet.py .demo/contact-sheet.png"
 
 test: $(VENV)/.ready
 	$(BIN)/pytest

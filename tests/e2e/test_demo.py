@@ -7,15 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from headpond.ray_env import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
-def test_demo_shows_one_working_call_per_workload_and_stops() -> None:
+def test_demo_shows_one_working_call_per_workload_and_stops(tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.png"
+    then = f"{sys.executable} recipes/tinysd_digits/contact_sheet.py {sheet}"
+    command = [sys.executable, "-m", "headpond.cli", "demo", "--once", "--then", then]
     done = subprocess.run(
-        [sys.executable, "-m", "headpond.cli", "demo", "--once", "--port", str(free_port())],
+        [*command, "--port", str(free_port())],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -27,3 +31,7 @@ def test_demo_shows_one_working_call_per_workload_and_stops() -> None:
     assert '"finish_reason"' in done.stdout
     assert "# speech: whisper-tiny-en" in done.stdout
     assert "forward" in done.stdout
+    assert "# diffusion: tinysd-digits" in done.stdout
+    with Image.open(sheet) as picture:
+        assert picture.format == "PNG"
+        assert len(picture.convert("RGB").getcolors(2**20) or []) > 100

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -60,10 +63,15 @@ def demo(
     port: Port = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop after the calls.")] = False,
+    then: Annotated[str, typer.Option(help="Run this, too; HEADPOND_BASE_URL is set.")] = "",
 ) -> None:
     """Start the platform, show one working call per workload, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
         _show_calls(base_url)
+        if then:
+            environment = {**os.environ, "HEADPOND_BASE_URL": base_url}
+            # Whoever starts the demo chooses what is run.
+            subprocess.run(shlex.split(then), env=environment, check=True)  # noqa: S603
         if not once:
             people.print(f"\nUp at {base_url}; Ctrl-C stops it.")
             _wait_for_signal()
