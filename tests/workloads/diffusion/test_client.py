@@ -19,7 +19,7 @@ from exchanges import serving
 from headpond.errors import EngineFailed, InvalidRequest, UnsupportedParameter
 from headpond_workloads.client import AsyncClient, Client
 from headpond_workloads.diffusion.items import Medium
-from workloads.diffusion.painting import MODEL, POISON, Painter, medium_of, painting
+from workloads.diffusion.brush import MODEL, POISON, Painter, medium_of, painting
 from workloads.diffusion.test_serving import MASK, PICTURE
 
 PROMPT = "a red seven"

@@ -9,7 +9,7 @@ from headpond.errors import InvalidRequest
 from headpond.planner import plan_memory
 from headpond.units import Work
 from headpond_workloads.diffusion.record import cost, record
-from workloads.diffusion.painting import MANIFEST, MOST_PIXELS
+from workloads.diffusion.brush import MANIFEST, MOST_PIXELS
 
 SHAPE = {"pixels": 1024, "latents": 16, "steps": 10, "passes": 2, "sources": 0}
 LIMITS = Limits(record, MANIFEST.model, MANIFEST.limits)

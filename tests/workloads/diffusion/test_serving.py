@@ -16,7 +16,7 @@ from headpond.telemetry.report import CallReport
 from headpond.testing.asgi import AsgiRequest
 from headpond_workloads.diffusion.items import Medium
 from headpond_workloads.diffusion.schema import EDITS_PATH, GENERATIONS_PATH, VARIATIONS_PATH
-from workloads.diffusion.painting import MODEL, POISON, Painter, medium_of, painting
+from workloads.diffusion.brush import MODEL, POISON, Painter, medium_of, painting
 from workloads.images.pictures import png_of_zeros, saved, scene
 
 PICTURE = saved(scene(32, 32), "PNG")
