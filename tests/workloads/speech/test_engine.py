@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,16 @@ from headpond_workloads.speech.items import (
     Stopped,
     Stream,
 )
-from workloads.speech.conftest import CHUNK_MS, Counter, Session, engine_with, loud, quiet
+from workloads.speech.conftest import (
+    CHUNK_MS,
+    Counter,
+    Session,
+    engine_with,
+    loud,
+    noise,
+    quiet,
+    transducer,
+)
 
 SERVER = Listening(endpointing=Endpointing(prefix_padding_ms=96, silence_ms=192))
 MANUAL = Listening(endpointing=None)
@@ -72,6 +83,38 @@ def test_a_slot_is_idle_until_a_whole_chunk_came() -> None:
         assert session.units == 0
     session.say(loud(CHUNK_MS // 4))
     assert session.units == CHUNK_MS
+
+
+def test_a_stream_goes_on_as_soon_as_its_model_can(tmp_path: Path) -> None:
+    recogniser = transducer(tmp_path)
+    session = Session(engine_with(recogniser, chunk_ms=160), MANUAL)
+    session.chunk_ms = 160
+    fresh = recogniser.fresh(MANUAL, live=True)
+    first_ms = recogniser.lacks(fresh) // 16 + 1
+    session.say(noise(0.16, seed=1))
+    session.say(quiet(first_ms - 160 - 1))
+    assert session.units == 160
+    session.say(quiet(1))
+    assert session.units == first_ms
+
+
+def test_the_last_chunks_of_an_utterance_take_a_step_each(tmp_path: Path) -> None:
+    engine = engine_with(transducer(tmp_path), chunk_ms=160)
+    session, other = (Session(engine, MANUAL) for _ in range(2))
+    engine.feed(session.slot, [Sound(noise(0.5, seed=1).tobytes()), Commit()])
+    heard: list[list[Reading]] = []
+    others = 0
+    while not heard or not finals(heard[-1]):
+        engine.feed(other.slot, [Sound(noise(0.16, seed=2).tobytes())])
+        progress, beside = engine.step(
+            [Quantum(slot=each.slot, units=160) for each in (session, other)]
+        )
+        heard.append([*progress.outputs])
+        assert progress.idle == bool(finals(heard[-1]))
+        others += beside.units
+    # Four for its sound, and at least two more for the silence behind it.
+    assert len(heard) >= 6
+    assert others == 160 * len(heard)  # nobody was held up
 
 
 def test_silence_and_clicks_are_no_utterance() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from headpond_workloads.speech.engine.streaming.fbank import (
     FIRST_SAMPLES,
     SHIFT_SAMPLES,
+    SILENT_SAMPLES,
     Fbank,
 )
 from workloads.speech.conftest import RATE_HZ, noise
@@ -44,3 +45,11 @@ def test_frames_are_the_same_to_the_bit_however_sound_is_cut() -> None:
         found.append(frames)
         rest = rest[len(frames) * SHIFT_SAMPLES :]
     assert np.array_equal(np.concatenate(found), expected)
+
+
+def test_silence_is_what_samples_that_are_0_make() -> None:
+    fbank = Fbank()
+    sound = np.concatenate((noise(0.1, seed=3), np.zeros(SILENT_SAMPLES + 800, np.float32)))
+    (frames,) = fbank.frames([sound])
+    assert np.array_equal(frames[-5:], fbank.silence(5))
+    assert not np.array_equal(frames[-10:], fbank.silence(10))

@@ -43,6 +43,7 @@ class Fbank:
         angle = 2.0 * np.pi * np.arange(_WINDOW_SAMPLES) / (_WINDOW_SAMPLES - 1)
         self._window = ((0.5 - 0.5 * np.cos(angle)) ** 0.85).astype(np.float32)
         self._groups = list(_groups(_bands()))
+        (self._silence,) = self.frames([np.zeros(SILENT_SAMPLES, np.float32)])
 
     def begin(self, samples: Samples) -> Samples:
         """Return the first samples of an utterance with what goes before them.
@@ -51,6 +52,10 @@ class Fbank:
             samples: At least `FIRST_SAMPLES` of them.
         """
         return np.concatenate((samples[_BEFORE - 1 :: -1], samples))
+
+    def silence(self, frames: int) -> Floats:
+        """Return frames of silence, the same to the bit as those of samples that are 0."""
+        return np.repeat(self._silence, frames, axis=0)
 
     def frames(self, sounds: Sequence[Samples]) -> list[Floats]:
         """Return the frames that are complete of each stream, [frames, 80].
@@ -107,6 +112,10 @@ _NO_FRAMES = np.zeros((0, BANDS), np.float32)
 
 FIRST_SAMPLES = _BEFORE
 """How many samples it takes to mirror them before the beginning."""
+
+
+SILENT_SAMPLES = _WINDOW_SAMPLES
+"""With so much silence after a sound, all further frames are silence."""
 
 
 def samples_of(frames: int) -> int:

@@ -17,6 +17,7 @@ from headpond_workloads.speech.engine.streaming.fbank import (
     FRAMES_PER_S,
     RATE_HZ,
     SHIFT_SAMPLES,
+    SILENT_SAMPLES,
     Fbank,
     samples_of,
 )
@@ -45,6 +46,7 @@ class Progressed(Generic[Path]):
         ended: Whether the silence after the last sample is there too.
         samples: Those that make no frame yet.
         frames: Those that make no chunk yet.
+        made: How many frames were made.
         rows: How many rows the encoder gave.
         cache: The encoder's.
         path: The search's.
@@ -55,6 +57,7 @@ class Progressed(Generic[Path]):
     ended: bool = False
     samples: Samples
     frames: Floats
+    made: int = 0
     rows: int = 0
     cache: Cache
     path: Path
@@ -173,7 +176,7 @@ class StreamingRecogniser(Generic[Path]):
         now = portion.state.now
         parts = [now.samples, portion.samples]
         if portion.last and not now.ended:
-            parts.append(np.zeros(self._tail(portion.state, portion.samples), np.float32))
+            parts.append(np.zeros(SILENT_SAMPLES, np.float32))
         samples = np.concatenate(parts)
         if now.begun or len(samples) < FIRST_SAMPLES:
             return samples
@@ -183,25 +186,33 @@ class StreamingRecogniser(Generic[Path]):
         self, portion: Portion[Utterance[Path]], begun: bool, samples: Samples, frames: Floats
     ) -> Progressed[Path]:
         now = portion.state.now
+        if portion.last and not now.ended:
+            frames = self._with_silence(frames, self._wanted(portion) - now.made)
         return Progressed(
             begun=begun,
             ended=portion.last,
             # Copies, so that the chunk and the batch they were cut from can be let go.
             samples=samples[len(frames) * SHIFT_SAMPLES :].copy(),
             frames=np.concatenate((now.frames, frames)) if len(frames) else now.frames,
+            made=now.made + len(frames),
             rows=now.rows,
             cache=now.cache,
             path=now.path,
             emissions=now.emissions,
         )
 
-    def _tail(self, utterance: Utterance[Path], samples: Samples) -> int:
-        """Return how much silence follows, so that the last chunk is a whole one."""
-        total = utterance.samples + len(samples) + self._tail_ms * RATE_HZ // 1000
-        frames = -(-total // SHIFT_SAMPLES)
-        chunks = -(-frames // self._encoder.shift)
-        wanted = (chunks - 1) * self._encoder.shift + self._encoder.frames + 1
-        return wanted * SHIFT_SAMPLES - utterance.samples - len(samples)
+    def _with_silence(self, frames: Floats, wanted: int) -> Floats:
+        """Return so many frames: these, and silence."""
+        if len(frames) >= wanted:
+            return frames[:wanted]
+        return np.concatenate((frames, self._fbank.silence(wanted - len(frames))))
+
+    def _wanted(self, portion: Portion[Utterance[Path]]) -> int:
+        """Return how many frames the utterance has, so that the last chunk is a whole one."""
+        samples = portion.state.samples + len(portion.samples)
+        frames = -(-(samples + self._tail_ms * RATE_HZ // 1000) // SHIFT_SAMPLES)
+        chunks = max(-(-frames // self._encoder.shift), 1)
+        return (chunks - 1) * self._encoder.shift + self._encoder.frames
 
     def _encoded(self, streams: Sequence[Progressed[Path]]) -> list[Progressed[Path]]:
         """Let each go on by a chunk, in one forward."""
@@ -215,6 +226,7 @@ class StreamingRecogniser(Generic[Path]):
                 ended=stream.ended,
                 samples=stream.samples,
                 frames=stream.frames[encoder.shift :],
+                made=stream.made,
                 rows=stream.rows + rows.shape[1],
                 cache=cache,
                 path=path,
