@@ -131,9 +131,7 @@ def test_young_streams_beside_old_ones_say_what_they_say_alone(
         for number, progress in zip(together, steps, strict=True):
             assert progress.error is None
             heard[number] += progress.outputs
-        busy = {
-            number for number, each in zip(together, steps, strict=True) if not each.idle
-        }
+        busy = {number for number, each in zip(together, steps, strict=True) if not each.idle}
     found = [final for readings in heard for final in finals(readings)]
     # Equal to the bit: texts, times, and how sure it is.
     assert found == expected

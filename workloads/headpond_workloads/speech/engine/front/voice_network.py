@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
-from numpy.typing import NDArray
 from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, load, numpy_helper
 
 from headpond.errors import BundleError
