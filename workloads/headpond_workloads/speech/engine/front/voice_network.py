@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, load, numpy_helper
 
