@@ -28,7 +28,7 @@ import numpy as np
 import psutil
 import soxr  # type: ignore[import-untyped]
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from harness import median
 from headpond.bundle.store import open_bundle
@@ -76,6 +76,8 @@ async def cut_off(url: str, model: str, number: int) -> str:
             socket.transport.abort()
     except ConnectionClosed as closed:
         return f"closed {closed.rcvd.code if closed.rcvd else 'without a word'}"
+    except InvalidStatus as refused:
+        return f"refused {refused.response.status_code}"
     return "cut off"
 
 

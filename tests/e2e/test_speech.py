@@ -9,12 +9,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
+from openai.types.realtime import ConversationItemInputAudioTranscriptionCompletedEvent as Completed
+from openai.types.realtime import ConversationItemInputAudioTranscriptionDeltaEvent as Delta
 from openai.types.realtime import RealtimeServerEvent
 
-from speakers import COMPLETED, DELTA, FORMAT, as_wav, pieces, recording, speech
+from speakers import FORMAT, as_wav, pieces, recording, speech
 from testbed import KEY, ROOT, SPEECH, WHISPER, WORDS, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -40,13 +43,13 @@ def test_files_by_openais_client(platform: Platform, model: str, door: str) -> N
             timestamp_granularities=["word", "segment"],
         )
         stream = client.audio.transcriptions.create(model=model, file=file, stream=True)
-        events = list(stream)
+        *parts, last = stream
     assert plain.text == verbose.text == SENTENCES[model]
     assert verbose.words is not None
     assert [each.word for each in verbose.words] == SENTENCES[model].split()
-    assert events[-1].type == "transcript.text.done"
-    deltas = [each.delta for each in events if each.type == "transcript.text.delta"]
-    assert "".join(deltas) == events[-1].text == SENTENCES[model]
+    assert last.type == "transcript.text.done"
+    deltas = [each.delta for each in parts if each.type == "transcript.text.delta"]
+    assert "".join(deltas) == last.text == SENTENCES[model]
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -57,12 +60,8 @@ async def test_realtime_by_openais_client(platform: Platform, model: str, door: 
         openai.AsyncOpenAI(base_url=base_url(platform, door, model), api_key=KEY) as client,
         client.realtime.connect(model=model, extra_query={"intent": "transcription"}) as connection,
     ):
-        await connection.send(
-            {
-                "type": "session.update",
-                "session": {"type": "transcription", "audio": {"input": {"format": FORMAT}}},  # type: ignore[typeddict-item]  # a rate of ours
-            }
-        )
+        update: Any = {"type": "transcription", "audio": {"input": {"format": FORMAT}}}
+        await connection.session.update(session=update)  # its types know one rate only
 
         async def speak() -> None:
             for piece in pieces(speech(), 100):
@@ -76,12 +75,11 @@ async def test_realtime_by_openais_client(platform: Platform, model: str, door: 
             async for event in connection:
                 assert event.type != "error", event
                 heard.append(event)
-                if event.type == COMPLETED:
+                if isinstance(event, Completed):
+                    assert event.transcript == SENTENCES[model]
                     break
         await speaking
-    assert heard[-1].type == COMPLETED
-    assert heard[-1].transcript == SENTENCES[model]
-    deltas = [each for each in heard if each.type == DELTA]
+    deltas = [each for each in heard if isinstance(each, Delta)]
     assert "".join(each.delta or "" for each in deltas) == SENTENCES[model]
     assert len(deltas) > 1, "there were partial texts"
     stopped = [each.type for each in heard].index("input_audio_buffer.speech_stopped")

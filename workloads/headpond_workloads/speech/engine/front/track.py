@@ -80,7 +80,8 @@ def _values(frame: AudioFrame) -> NDArray[Any]:
     if frame.format.name != "s64":
         return frame.to_ndarray()
     # PyAV makes no array of these; they are never planar.
-    return np.frombuffer(frame.planes[0], np.int64, frame.samples * frame.layout.nb_channels)
+    values = memoryview(frame.planes[0])
+    return np.frombuffer(values, np.int64, frame.samples * frame.layout.nb_channels)
 
 
 def _scaled(values: NDArray[Any]) -> Samples:
