@@ -152,12 +152,16 @@ class Overload:
         wait_s: A call is refused (503) when its work would probably begin later than this,
             unless it is of the batch class; None refuses only what would wait until its
             deadline. A deployment may say less.
+        exact: Whether items come to just the work they are admitted with, so that what surely
+            takes longer than its deadline is refused (408) before it begins; of the continuous
+            loop.
         failures: One entry, and one fault test, per characteristic failure.
     """
 
     queue_limit: Work
     deadline_s: float
     wait_s: float | None = None
+    exact: bool = False
     failures: tuple[Failure, ...] = ()
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from headpond.call import Call, Output, Priority
-from headpond.errors import Overloaded
+from headpond.errors import DeadlineExceeded, Overloaded
 from headpond.testing.clock import FakeClock
 from headpond.testing.simulated import SimulatedEngine, SimulatedItem
 from headpond.testing.simulation import SimulatedCall, SimulatedLoop, simulated_record
@@ -20,12 +21,18 @@ class Bench:
     """Four slots; an item of 10 outputs takes a tenth of a second."""
 
     def __init__(
-        self, *, wait_s: float | None = None, max_wait_s: float | None = None, unit_s: float = 0.0
+        self,
+        *,
+        wait_s: float | None = None,
+        max_wait_s: float | None = None,
+        unit_s: float = 0.0,
+        exact: bool = False,
     ) -> None:
         self.clock = FakeClock()
         self.engine = SimulatedEngine(self.clock, step_s=STEP_S, unit_s=unit_s, granule=4)
+        record = simulated_record(queue_limit=1_000_000, step_budget=64, wait_s=wait_s)
         self.loop = SimulatedLoop(
-            simulated_record(queue_limit=1_000_000, step_budget=64, wait_s=wait_s),
+            replace(record, overload=replace(record.overload, exact=exact)),
             self.engine,
             self.clock,
             symbols={"most_units": 10_000},
@@ -265,3 +272,22 @@ def test_overload_is_a_slope() -> None:
     assert served[0.8] == pytest.approx(0.8, abs=0.06)
     assert served[1.5] >= 0.93
     assert served[4.0] >= 0.97 * served[1.5]
+
+
+def test_what_surely_takes_too_long_is_refused_where_work_is_known_exactly() -> None:
+    bench = Bench(exact=True)
+    bench.warm()
+    with pytest.raises(DeadlineExceeded, match="at least"):
+        bench.submit(outputs=4000, deadline_s=1.0)
+    assert not bench.loop.scheduler.calls
+    bench.submit(outputs=4000, deadline_s=50.0)
+    bench.submit(outputs=10, deadline_s=1.0)
+    bench.loop.run()
+
+
+def test_what_may_end_early_is_tried_whatever_its_most() -> None:
+    bench = Bench()
+    bench.warm()
+    served = bench.submit(outputs=10, most=4000, deadline_s=1.0)
+    bench.loop.run()
+    assert [report.outcome for report in served.reports] == ["ok"]

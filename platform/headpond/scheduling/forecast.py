@@ -9,13 +9,16 @@ from headpond.admission.drain import DrainRate, retry_after_s
 from headpond.admission.inflow import Inflow
 from headpond.admission.queue import FairQueue
 from headpond.call import Priority
-from headpond.errors import Overloaded
+from headpond.errors import DeadlineExceeded, Overloaded
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
 from headpond.scheduling.sequence import Item, LiveCall
 
 _ROUNDS = 4
 """The longer the wait, the more others add, and the longer the wait: so often this is done."""
+
+_SURELY = 2.0
+"""What is refused as too long would take so many times its deadline: rates depend on the mix."""
 
 
 class Forecast:
@@ -36,9 +39,24 @@ class Forecast:
     """
 
     def __init__(
-        self, drain: DrainRate, queue: FairQueue[Item], residency: Residency, pace: Pace
+        self,
+        drain: DrainRate,
+        queue: FairQueue[Item],
+        residency: Residency,
+        pace: Pace,
+        *,
+        exact: bool = False,
     ) -> None:
-        """Start with nothing measured, and look at the scheduler's own parts."""
+        """Start with nothing measured, and look at the scheduler's own parts.
+
+        Args:
+            drain: Weighed work that ends per busy second, as admitted.
+            queue: What waits.
+            residency: What runs.
+            pace: Of first phases.
+            exact: Whether items come to just what they were admitted with.
+        """
+        self._exact = exact
         self.drain = drain
         self.blocked = False
         self._classes = Inflow[Priority]()
@@ -66,8 +84,11 @@ class Forecast:
             longest_s: The most it may wait, unless it is batch work.
 
         Raises:
+            DeadlineExceeded: It would surely take longer than that, even alone.
             Overloaded: Its work would begin after its deadline, or later than `longest_s`.
         """
+        if self._exact:
+            self._refuse_long(call, items, now_s)
         refuse_late(call, self.wait_s(call, items, now_s), now_s, longest_s)
 
     def wait_s(self, call: LiveCall, items: Sequence[Item], now_s: float) -> float:
@@ -81,6 +102,15 @@ class Forecast:
         waiting_part = (waiting - free) / waiting if waiting else 0.0
         slot_s = self._next_slot_s(least, free) + self._turn_s(call, waiting_part, now_s)
         return max(slot_s, first_s)
+
+    def _refuse_long(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
+        """Refuse a call whose longest item takes too long at the rate of all that runs."""
+        takes_s = self.drain.wait_s(max(item.weight for item in items)) or 0.0
+        left_s = call.deadline_at_s - now_s
+        if takes_s > _SURELY * left_s:
+            raise DeadlineExceeded(
+                f"it takes at least about {takes_s:.1f} s, and the deadline is {left_s:.1f} s"
+            )
 
     def _turn_s(self, call: LiveCall, part: float, now_s: float) -> float:
         """Return how long `part` of the queue takes to drain before it is a call's turn."""

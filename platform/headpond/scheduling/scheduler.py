@@ -111,7 +111,9 @@ class Scheduler:
             gap_s=least(rate.bounds.gap_s for rate in record.throughput),
         )
         self._composer = Composer(self._pace, self._batching.step_budget)
-        self._forecast = Forecast(self.drain, self.queue, self.residency, self._pace)
+        self._forecast = Forecast(
+            self.drain, self.queue, self.residency, self._pace, exact=record.overload.exact
+        )
         self._longest_wait_s = least((record.overload.wait_s, max_wait_s))
         self._live = None if feed is None else LiveItems(feed, self.queue, self.residency)
         self.steps = 0
@@ -142,7 +144,7 @@ class Scheduler:
             The whole call, when planning has answered all of it already.
 
         Raises:
-            DeadlineExceeded: Its time is up already.
+            DeadlineExceeded: Its time is up already, or surely too short.
             InvalidRequest: An item could never fit the state budget.
             Overloaded: The queue is full, or the wait longer than the deadline or the bound.
         """

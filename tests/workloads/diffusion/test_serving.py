@@ -316,6 +316,21 @@ async def test_a_deadline_ends_the_steps(
     assert reports[-1].work["pixel_steps"] < 64 * 64 * 1000 * 2
 
 
+async def test_what_would_surely_miss_its_deadline_is_refused_before_its_first_step(
+    app: ASGIApp, painter: Painter
+) -> None:
+    painter.step_s = 0.01
+    await ask(app, num_inference_steps=20)
+    steps = len(painter.rows)
+    request = await send(
+        app, GENERATIONS_PATH, {"x-headpond-deadline-ms": "500"}, num_inference_steps=1000
+    )
+    error = json.loads(request.body)["error"]
+    assert (request.status, error["code"]) == (408, "deadline_exceeded")
+    assert "at least" in error["message"]
+    assert len(painter.rows) == steps
+
+
 async def test_who_leaves_frees_what_was_held(
     app: ASGIApp, painter: Painter, reports: list[CallReport]
 ) -> None:

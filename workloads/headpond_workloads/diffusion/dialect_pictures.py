@@ -65,7 +65,7 @@ class PictureExchange(Exchange):
                 height=height,
                 steps=request.num_inference_steps,
                 guidance=request.guidance_scale,
-                scheduler=request.scheduler,
+                scheduler=None if request.scheduler is None else request.scheduler.value,
                 seed=self._first_seed + at,
                 encoding=encoding,
                 partials=request.partial_images or 0,

@@ -151,6 +151,7 @@ record = WorkloadRecord(
         queue_limit=Work(pixel_steps=128 * _LARGE_PICTURE),
         deadline_s=600.0,
         wait_s=60.0,
+        exact=True,
         failures=(
             Failure(
                 name="too_large",
@@ -174,7 +175,7 @@ record = WorkloadRecord(
             ),
             Failure(
                 name="expired",
-                summary="the deadline passes before the last step",
+                summary="the deadline passes before the last step, or would: known at the start",
                 error=DeadlineExceeded,
             ),
             Failure(
