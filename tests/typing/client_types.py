@@ -8,6 +8,7 @@ from headpond import AsyncClient, Client
 from headpond.client.catalogue import Workload
 from headpond.client.stream import AsyncStream, Stream
 from headpond.models_wire import Model, ModelList
+from headpond_workloads.diffusion.schema import PictureEvent, PictureList
 from headpond_workloads.embedding.schema import EmbeddingList
 from headpond_workloads.generation.schema_chat import ChatCompletion, ChatCompletionChunk
 from headpond_workloads.generation.schema_completions import Completion
@@ -169,3 +170,23 @@ async def async_calls(client: AsyncClient) -> None:
     async with client, await client.completions.create(model="m", prompt="", stream=True) as stream:
         async for chunk in stream:
             assert_type(chunk, Completion)
+
+
+def pictures(client: Client) -> None:
+    images = client.images
+    assert_type(images.generate(prompt="p", n=2, seed=7), PictureList)
+    assert_type(images.generate(prompt="p", stream=True, progress=True), Stream[PictureEvent])
+    assert_type(images.edit(prompt="p", image=b"i", strength=0.5), PictureList)
+    assert_type(images.edit(prompt="p", image="i", stream=True), Stream[PictureEvent])
+    images.generate(prompt="p", seed="7")  # type: ignore[call-overload]
+    images.generate(prompt="p", partial_images=2)  # type: ignore[call-overload]
+    images.edit(prompt="p")  # type: ignore[call-overload]
+
+
+async def async_pictures(client: AsyncClient) -> None:
+    images = client.images
+    assert_type(await images.generate(prompt="p"), PictureList)
+    assert_type(
+        await images.edit(prompt="p", image=b"i", stream=True, partial_images=3),
+        AsyncStream[PictureEvent],
+    )
