@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import Tensor
 
 from headpond.errors import ContextLengthExceeded
 
@@ -73,8 +72,12 @@ class Encoder(Protocol):
         """Return the conditions of each text, for pictures of a size."""
         ...
 
-    def absent(self, width: int, height: int) -> Conditions | None:
-        """Return the conditions where there is no negative prompt; None for an empty text's."""
+    def absent(self, empty: Conditions) -> Conditions:
+        """Return the conditions where there is no negative prompt.
+
+        Args:
+            empty: Those of an empty text, which many models take for it.
+        """
         ...
 
 
@@ -106,50 +109,24 @@ class Conditioning:
     def encode(self, wanted: Sequence[tuple[Tokens | None, int, int]]) -> list[Conditions]:
         """Return conditions for texts, each with the width and height of its picture.
 
-        A text of None is an absent negative prompt. Texts of one size are encoded together;
+        A text of None is an absent negative prompt. Texts for one size are encoded together;
         what was encoded lately is not encoded again.
         """
-        given = [self._given(*each) for each in wanted]
-        lacking = dict.fromkeys(key for key in given if not isinstance(key, Mapping))
-        fresh = {key: None for key in lacking if key not in self._kept}
-        for size in {key[1:] for key in fresh}:
-            keys = [key for key in fresh if key[1:] == size]
-            made = self._encoder([key[0] for key in keys], *size)
-            self._kept.update(zip(keys, made, strict=True))
-        for key in lacking:
+        keys = [(self._given(tokens), width, height) for tokens, width, height in wanted]
+        fresh = [key for key in dict.fromkeys(keys) if key not in self._kept]
+        for width, height in dict.fromkeys((key[1], key[2]) for key in fresh):
+            texts = [key for key in fresh if key[1:] == (width, height)]
+            made = self._encoder([key[0] for key in texts], width, height)
+            self._kept.update(zip(texts, made, strict=True))
+        for key in keys:
             self._kept.move_to_end(key)
-        found = [key if isinstance(key, Mapping) else self._kept[key] for key in given]
+        found = [
+            self._kept[key] if tokens is not None else self._encoder.absent(self._kept[key])
+            for key, (tokens, _, _) in zip(keys, wanted, strict=True)
+        ]
         while len(self._kept) > _KEPT_TEXTS:
             self._kept.popitem(last=False)
         return found
 
-    def _given(
-        self, tokens: Tokens | None, width: int, height: int
-    ) -> tuple[Tokens, int, int] | Conditions:
-        if tokens is None:
-            absent = self._encoder.absent(width, height)
-            if absent is not None:
-                return absent
-            tokens = self.read("", "negative_prompt").tokens
-        return tokens, width, height
-
-
-class ClipEncoder:
-    """One CLIP text encoder, as Stable Diffusion 1 and 2 have it."""
-
-    def __init__(self, encoder: nn.Module, device: torch.device) -> None:
-        """Keep the encoder."""
-        self._encoder = encoder
-        self._device = device
-
-    def __call__(self, texts: Sequence[Tokens], width: int, height: int) -> list[Conditions]:
-        """Return the last hidden states of each text."""
-        del width, height
-        ids = torch.tensor([tokens[0] for tokens in texts], device=self._device)
-        hidden = self._encoder(ids)[0]
-        return [{"encoder_hidden_states": row} for row in hidden.unbind()]
-
-    def absent(self, width: int, height: int) -> Conditions | None:
-        """Return None: no negative prompt is an empty one."""
-        del width, height
-        return None
+    def _given(self, tokens: Tokens | None) -> Tokens:
+        return self.read("", "negative_prompt").tokens if tokens is None else tokens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -20,13 +21,9 @@ from headpond_workloads.diffusion.engine.components import (
     load_network,
     read_config,
 )
-from headpond_workloads.diffusion.engine.conditioning import (
-    ClipEncoder,
-    Conditioning,
-    Encoder,
-    Lexer,
-)
-from headpond_workloads.diffusion.engine.denoiser import Denoiser, UNetCall
+from headpond_workloads.diffusion.engine.conditioning import Conditioning, Encoder, Lexer
+from headpond_workloads.diffusion.engine.denoiser import Denoiser, TransformerCall, UNetCall
+from headpond_workloads.diffusion.engine.encoders import ClipEncoder, Sd3Encoder, SdxlEncoder
 from headpond_workloads.diffusion.engine.engine import DiffusionEngine
 from headpond_workloads.diffusion.engine.footprint import activation_elements, weight_bytes
 from headpond_workloads.diffusion.engine.options import (
@@ -58,17 +55,33 @@ class Architecture:
     """How the parts of a kind of pipeline are used.
 
     Attributes:
-        encoder: Makes conditions of the text encoders' outputs.
+        encoder: Makes conditions of tokens, of the text encoders, the device, the options and
+            the denoiser.
         call: Makes a function of the denoiser.
     """
 
-    encoder: Callable[[Sequence[nn.Module], torch.device], Encoder]
+    encoder: Callable[[Sequence[Any], torch.device, Options, Any], Encoder]
     call: Callable[[nn.Module, Sequence[str]], nn.Module]
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "StableDiffusionPipeline": Architecture(
-        encoder=lambda encoders, device: ClipEncoder(encoders[0], device), call=UNetCall
+        encoder=lambda encoders, device, _, __: ClipEncoder(encoders, device), call=UNetCall
+    ),
+    "StableDiffusionXLPipeline": Architecture(
+        encoder=lambda encoders, device, options, _: SdxlEncoder(
+            encoders, device, zeros=options.zero_negative
+        ),
+        call=UNetCall,
+    ),
+    "StableDiffusion3Pipeline": Architecture(
+        encoder=lambda encoders, device, options, denoiser: Sd3Encoder(
+            encoders,
+            device,
+            width=denoiser.config["joint_attention_dim"],
+            tokens=options.empty_tokens,
+        ),
+        call=TransformerCall,
     ),
 }
 """By the names that diffusers has for the pipelines."""
@@ -86,11 +99,12 @@ def load(bundle: Bundle, settings: EngineSettings) -> DiffusionEngine:
     options, outputs = options_of(manifest), outputs_of(manifest)
     architecture = _architecture(manifest.execution.architecture)
     tables = _tables(bundle, options)
-    conditioning, read_bytes = _conditioning(bundle, architecture, device, dtype)
-    unet = load_network(bundle, options.denoiser, DENOISERS, dtype, f"{_OPTIONS}.denoiser")
+    network = load_network(bundle, options.denoiser, DENOISERS, dtype, f"{_OPTIONS}.denoiser")
+    lexers, encoders = _readers(bundle, device, dtype)
+    conditioning = Conditioning(lexers, architecture.encoder(encoders, device, options, network))
     vae = load_network(bundle, options.autoencoder, AUTOENCODERS, dtype, f"{_OPTIONS}.autoencoder")
-    weights = read_bytes + weight_bytes(unet) + weight_bytes(vae)
-    denoiser = Denoiser(unet, architecture.call, device, dtype)
+    weights = sum(map(weight_bytes, [network, vae, *encoders]))
+    denoiser = Denoiser(network, architecture.call, device, dtype)
     autoencoder = Autoencoder(vae, device, dtype, tile_pixels=options.tile_pixels)
     if denoiser.channels != autoencoder.channels:
         raise BundleError(
@@ -158,19 +172,17 @@ def _history(tables: Mapping[Scheduler, Tables]) -> int:
     return max(2 * (each.table(_TRIED_STEPS).window - 1) for each in tables.values())
 
 
-def _conditioning(
-    bundle: Bundle, architecture: Architecture, device: torch.device, dtype: torch.dtype
-) -> tuple[Conditioning, int]:
-    """Return what reads prompts, and the bytes of its weights."""
-    readers = inputs_of(bundle.manifest).readers
-    encoders, lexers = [], []
-    for at, reader in enumerate(readers):
+def _readers(
+    bundle: Bundle, device: torch.device, dtype: torch.dtype
+) -> tuple[list[Lexer], list[Any]]:
+    """Return the tokenizers and text encoders."""
+    lexers, encoders = [], []
+    for at, reader in enumerate(inputs_of(bundle.manifest).readers):
         param = f"input.readers.{at}"
         encoder = load_encoder(bundle, reader.encoder, reader.config, dtype, param)
-        encoders.append(encoder.to(device))
+        encoders.append(nn.Module.to(encoder, device))
         lexers.append(_lexer(bundle, reader, param))
-    conditioning = Conditioning(lexers, architecture.encoder(encoders, device))
-    return conditioning, sum(map(weight_bytes, encoders))
+    return lexers, encoders
 
 
 def _lexer(bundle: Bundle, reader: Reader, param: str) -> Lexer:

@@ -78,6 +78,7 @@ class Options(Section):
         tile_pixels: Larger pictures are decoded in tiles; smaller ones only if memory lacks.
         zero_negative: Whether no negative prompt means zeros instead of an empty prompt's
             encoding; as SDXL's `force_zeros_for_empty_prompt`.
+        empty_tokens: Zeros in place of what SD3's third text encoder would say.
     """
 
     denoiser: Network
@@ -88,6 +89,7 @@ class Options(Section):
     rows: Annotated[int, Field(ge=2, le=256)] | None = None
     tile_pixels: Positive = 2048 * 2048
     zero_negative: bool = False
+    empty_tokens: Annotated[int, Field(ge=0, le=512)] = 256
 
 
 class Outputs(Section):

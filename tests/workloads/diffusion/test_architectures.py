@@ -1,0 +1,178 @@
+"""Other pipelines than the demo's, with tiny random models, beside diffusers' own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import (
+    StableDiffusion3Pipeline,
+    StableDiffusionImg2ImgPipeline,
+    StableDiffusionInpaintPipeline,
+    StableDiffusionPipeline,
+    StableDiffusionXLPipeline,
+)
+from PIL import Image
+
+from headpond.errors import BundleError
+from headpond_workloads.diffusion.engine.engine import DiffusionEngine
+from headpond_workloads.diffusion.engine.load import load
+from headpond_workloads.diffusion.engine.schedulers import scheduler_of
+from headpond_workloads.diffusion.items import Picture, Scheduler, Source
+from workloads.diffusion import random_models
+from workloads.diffusion.digits import SETTINGS, Pixels, paint, parts
+from workloads.diffusion.random_models import SCHEDULE
+from workloads.images.pictures import saved, scene
+
+ERROR = 0.5 / 255 + 1e-4
+"""What rounding to bytes may change, and a little more."""
+
+PICTURES = (
+    Picture(prompt="a red seven", seed=1),
+    Picture(prompt="a blue two", seed=2, steps=6, guidance=1.0),
+    Picture(prompt="the digit 3", negative_prompt="a white nine", seed=3, steps=3, guidance=7.0),
+    Picture(prompt="a green one", negative_prompt="", seed=4, width=24, height=16),
+)
+
+
+def shown(pipeline: Any, picture: Picture, **given: Any) -> Pixels:
+    """The pixels, 0 to 1, that a pipeline of diffusers gives."""
+    pipeline.set_progress_bar_config(disable=True)
+    images = pipeline(
+        picture.prompt,
+        negative_prompt=picture.negative_prompt,
+        num_inference_steps=picture.steps or 4,
+        guidance_scale=4.0 if picture.guidance is None else picture.guidance,
+        generator=torch.Generator().manual_seed(picture.seed),
+        output_type="np",
+        **given,
+    ).images
+    pixels: Pixels = images[0]
+    return pixels
+
+
+def compare(engine: DiffusionEngine, pipeline: Any, **given: Any) -> None:
+    """Paint pictures together, and each by the pipeline alone."""
+    for picture, painting in zip(PICTURES, paint(engine, *PICTURES, apart=1), strict=True):
+        sides = {"width": picture.width or 16, "height": picture.height or 16}
+        expected = shown(pipeline, picture, **sides, **given)
+        assert np.abs(painting.pixels - expected).max() <= ERROR, picture
+
+
+def stable_diffusion(kind: Any, networks: dict[str, Any], scheduler: Scheduler) -> Any:
+    return kind(
+        **networks,
+        tokenizer=parts().tokenizer,
+        scheduler=scheduler_of(scheduler, SCHEDULE),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_sdxl_equals_its_pipeline(tmp_path: Path, zeros: bool) -> None:  # noqa: FBT001
+    networks = random_models.sdxl()
+    bundle = random_models.written(
+        tmp_path,
+        "StableDiffusionXLPipeline",
+        networks,
+        schedule=SCHEDULE,
+        schedulers=["euler"],
+        options={"zero_negative": zeros},
+    )
+    pipeline = StableDiffusionXLPipeline(
+        **networks,
+        tokenizer=parts().tokenizer,
+        tokenizer_2=parts().tokenizer,
+        scheduler=scheduler_of(Scheduler.EULER, SCHEDULE),
+        force_zeros_for_empty_prompt=zeros,
+        add_watermarker=False,
+    )
+    compare(load(bundle, SETTINGS), pipeline)
+
+
+def test_sd3_equals_its_pipeline(tmp_path: Path) -> None:
+    networks = random_models.sd3()
+    bundle = random_models.written(
+        tmp_path,
+        "StableDiffusion3Pipeline",
+        networks,
+        schedule={"shift": 3.0},
+        schedulers=["flow_match_euler"],
+        options={"empty_tokens": 8},
+    )
+    pipeline = StableDiffusion3Pipeline(
+        **networks,
+        tokenizer=parts().tokenizer,
+        tokenizer_2=parts().tokenizer,
+        text_encoder_3=None,
+        tokenizer_3=None,
+        scheduler=scheduler_of(Scheduler.FLOW_MATCH_EULER, {"shift": 3.0}),
+    )
+    compare(load(bundle, SETTINGS), pipeline, max_sequence_length=8)
+
+
+def test_a_model_that_is_told_its_guidance_equals_its_pipeline(tmp_path: Path) -> None:
+    networks = random_models.sd(time_cond_proj_dim=32)
+    bundle = random_models.written(
+        tmp_path,
+        "StableDiffusionPipeline",
+        networks,
+        schedule=SCHEDULE,
+        schedulers=["lcm"],
+        options={},
+    )
+    engine = load(bundle, SETTINGS)
+    assert engine.plan(PICTURES[2], "").shape["passes"] == 1
+    compare(engine, stable_diffusion(StableDiffusionPipeline, networks, Scheduler.LCM))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_an_autoencoder_that_draws_noise_equals_the_pipelines(
+    tmp_path: Path,
+    masked: bool,  # noqa: FBT001
+) -> None:
+    networks = random_models.sd()
+    bundle = random_models.written(
+        tmp_path,
+        "StableDiffusionPipeline",
+        networks,
+        schedule=SCHEDULE,
+        schedulers=["euler_ancestral"],
+        options={},
+    )
+    image, mask = scene(16, 16), Image.new("L", (16, 16))
+    mask.paste(255, (4, 4, 12, 12))
+    shade = Image.new("RGBA", (16, 16))
+    shade.putalpha(mask.point(lambda white: 255 - white))
+    hole = saved(shade, "PNG") if masked else None
+    kind = StableDiffusionInpaintPipeline if masked else StableDiffusionImg2ImgPipeline
+    given = {"mask_image": mask, "width": 16, "height": 16} if masked else {}
+    picture = Picture(
+        prompt="a red seven",
+        seed=1,
+        steps=6,
+        source=Source(image=saved(image, "PNG"), mask=hole, strength=0.6),
+    )
+    pipeline = stable_diffusion(kind, networks, Scheduler.EULER_ANCESTRAL)
+    expected = shown(pipeline, picture, image=image, strength=0.6, **given)
+    (painting,) = paint(load(bundle, SETTINGS), picture)
+    assert np.abs(painting.pixels - expected).max() <= ERROR
+
+
+def test_networks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    networks = random_models.sd() | {"vae": random_models.autoencoder(8)}
+    bundle = random_models.written(
+        tmp_path,
+        "StableDiffusionPipeline",
+        networks,
+        schedule=SCHEDULE,
+        schedulers=["euler"],
+        options={},
+    )
+    with pytest.raises(BundleError, match="channels"):
+        load(bundle, SETTINGS)
