@@ -40,14 +40,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from formed import HERE
 from harness import machine, median, quantile, versions, write_results
-from tables import Field, Measure, table_cases
-
 from headpond.bundle.document import render_manifest
 from headpond.bundle.locking import lock_files
 from headpond.bundle.store import Store, default_cache, open_bundle
 from headpond_workloads.diffusion.engine.components import DENOISERS, load_network
 from headpond_workloads.diffusion.engine.denoiser import Denoiser, UNetCall
 from headpond_workloads.diffusion.engine.options import options_of
+from tables import Field, Measure, table_cases
 
 ROOT = HERE.parent
 BUNDLE = ROOT / "bundles/tinysd-digits"
@@ -303,7 +302,8 @@ def document(
     run: Run, before: Mapping[str, object], options: argparse.Namespace
 ) -> dict[str, object]:
     quality = {
-        name: f"at most {levels} of 255 levels from `pipeline`" for name, levels in run.levels.items()
+        name: f"at most {levels} of 255 levels from `pipeline`"
+        for name, levels in run.levels.items()
     }
     return {
         "machine": before,

@@ -131,9 +131,7 @@ class Pipeline:
                 model_max_length=reader.tokens,
             ),
             unet=load_network(bundle, options.denoiser, DENOISERS, torch.float32, ""),
-            scheduler=scheduler_of(
-                outputs.scheduler, read_config(bundle.files[options.scheduler])
-            ),
+            scheduler=scheduler_of(outputs.scheduler, read_config(bundle.files[options.scheduler])),
             safety_checker=None,
             feature_extractor=None,
             requires_safety_checker=False,

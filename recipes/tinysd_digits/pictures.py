@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from prompts import COLOURS, NAMES
 from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn import functional
+
+from prompts import COLOURS, NAMES
 
 SIDE, DIGIT_SIDE = 32, 24
 _TRAINED = 1500

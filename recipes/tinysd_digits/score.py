@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pictures import DIGIT_SIDE, split
-from prompts import COLOURS, NAMES, prompt
 from sklearn.svm import SVC
 
 from headpond.bundle.store import open_bundle
 from headpond.engine import EngineSettings, Quantum
 from headpond_workloads.diffusion.engine.load import load
 from headpond_workloads.diffusion.items import Painted, Picture
-
+from pictures import DIGIT_SIDE, split
+from prompts import COLOURS, NAMES, prompt
 
 Floats = NDArray[np.floating[Any]]
 
@@ -97,6 +96,7 @@ def sheet(pictures: NDArray[np.uint8], path: Path) -> None:
 
 
 def main() -> None:
+    """Paint, read, and print how often it was right."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--pictures", type=int, default=240)

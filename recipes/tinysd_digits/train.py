@@ -20,13 +20,22 @@ from typing import Any
 import numpy as np
 import torch
 from diffusers import AutoencoderTiny, DDPMScheduler, UNet2DConditionModel
-from pictures import Digits, drawn, split
-from prompts import NAMES, PHRASES, every_prompt, prompt
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import CLIPTextConfig, CLIPTextModel
+
+from pictures import Digits, drawn, split
+from prompts import NAMES, PHRASES, every_prompt, prompt
 
 LENGTH, VOCABULARY, WIDTH = 16, 300, 64
 BEGIN, END = "<|startoftext|>", "<|endoftext|>"
@@ -160,7 +169,7 @@ def train_denoiser(
         learn(optimizer, error, learnt)
         with torch.no_grad():
             kept = min(0.998, (1 + step) / (10 + step))
-            torch._foreach_lerp_(average, [each.detach() for each in learnt], 1 - kept)  # noqa: SLF001
+            torch._foreach_lerp_(average, [each.detach() for each in learnt], 1 - kept)
         if step % 200 == 0:
             print(f"step {step}, error {error.item():.4f}", flush=True)
     with torch.no_grad():
@@ -238,6 +247,7 @@ def write(
 
 
 def main() -> None:
+    """Train, and write the bundle's files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--autoencoder-s", type=float, default=120.0, help="CPU seconds")

@@ -61,7 +61,9 @@ def parts() -> Parts:
     model = json.loads(bundle.files["tokenizer"].read_text())["model"]
     merges = [tuple(merge) for merge in model["merges"]]
     return Parts(
-        tokenizer=CLIPTokenizer(vocab=model["vocab"], merges=merges, model_max_length=reader.tokens),
+        tokenizer=CLIPTokenizer(
+            vocab=model["vocab"], merges=merges, model_max_length=reader.tokens
+        ),
         text_encoder=load_encoder(bundle, reader.encoder, reader.config, torch.float32, ""),
         unet=load_network(bundle, options.denoiser, DENOISERS, torch.float32, ""),
         vae=load_network(bundle, options.autoencoder, AUTOENCODERS, torch.float32, ""),

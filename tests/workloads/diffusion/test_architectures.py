@@ -74,7 +74,7 @@ def stable_diffusion(kind: Any, networks: dict[str, Any], scheduler: Scheduler) 
 
 
 @pytest.mark.parametrize("zeros", [True, False])
-def test_sdxl_equals_its_pipeline(tmp_path: Path, zeros: bool) -> None:  # noqa: FBT001
+def test_sdxl_equals_its_pipeline(tmp_path: Path, zeros: bool) -> None:
     networks = random_models.sdxl()
     bundle = random_models.written(
         tmp_path,
@@ -134,7 +134,7 @@ def test_a_model_that_is_told_its_guidance_equals_its_pipeline(tmp_path: Path) -
 @pytest.mark.parametrize("masked", [False, True])
 def test_an_autoencoder_that_draws_noise_equals_the_pipelines(
     tmp_path: Path,
-    masked: bool,  # noqa: FBT001
+    masked: bool,
 ) -> None:
     networks = random_models.sd()
     bundle = random_models.written(

@@ -20,7 +20,7 @@ RELATIVE_ERROR = 5e-6
 
 def configuration(seed: int) -> dict[str, Any]:
     """How a model may have been trained, and its steps be laid out."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311
     start = rng.uniform(1e-4, 2e-3)
     return {
         "num_train_timesteps": rng.choice([400, 1000]),
@@ -46,8 +46,14 @@ def by_diffusers(scheduler: Any, steps: int, seed: int) -> Tensor:
     scheduler.set_timesteps(steps)
     x = torch.randn(SHAPE, generator=generator) * getattr(scheduler, "init_noise_sigma", 1.0)
     for timestep in scheduler.timesteps:
-        given = scheduler.scale_model_input(x, timestep) if hasattr(scheduler, "scale_model_input") else x
-        options = {"generator": generator} if "generator" in scheduler.step.__code__.co_varnames else {}
+        given = (
+            scheduler.scale_model_input(x, timestep)
+            if hasattr(scheduler, "scale_model_input")
+            else x
+        )
+        options = (
+            {"generator": generator} if "generator" in scheduler.step.__code__.co_varnames else {}
+        )
         x = scheduler.step(predicted(given, timestep), timestep, x, return_dict=False, **options)[0]
     return x
 
@@ -70,7 +76,7 @@ def by_table(table: Table, seed: int) -> Tensor:
 @pytest.mark.parametrize("name", Scheduler)
 def test_a_table_does_what_its_scheduler_does(name: Scheduler, seed: int) -> None:
     config = configuration(seed)
-    steps = random.Random(seed).randint(3, 40)
+    steps = random.Random(seed).randint(3, 40)  # noqa: S311
     table = Tables(scheduler_of(name, config)).table(steps)
 
     expected = by_diffusers(scheduler_of(name, config), steps, seed)

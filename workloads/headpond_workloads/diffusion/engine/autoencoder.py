@@ -79,10 +79,7 @@ class Autoencoder:
             `[channels, rows, columns]`, float32.
         """
         found = self.network.encode(image.to(self._device, self._dtype))
-        if self.draws:
-            latents = found.latent_dist.sample(generator)
-        else:
-            latents = found.latents
+        latents = found.latent_dist.sample(generator) if self.draws else found.latents
         encoded: Tensor = (self._scaling * (latents - self._shift)).float()[0]
         return encoded
 

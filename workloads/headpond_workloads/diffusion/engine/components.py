@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -73,7 +74,8 @@ def load_network(
             f"there is no network {config.get('_class_name')!r}; there are {', '.join(kinds)}",
             param=f"{param}.config",
         )
-    known = {key: value for key, value in config.items() if key in kind._get_init_keys(kind)}
+    own = inspect.signature(kind.__init__).parameters
+    known = {key: value for key, value in config.items() if key in own}
     weights = artifact(bundle, network.weights, f"{param}.weights")
     return _loaded(lambda: kind.from_config(known), weights, dtype, param)
 
@@ -109,7 +111,9 @@ def _loaded(build: Callable[[], nn.Module], weights: Path, dtype: torch.dtype, p
         # Saved by older versions, as buffers that newer ones compute.
         missing, unexpected = network.load_state_dict(tensors, strict=False)
     except (ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
-        raise BundleError(f"the weights do not fit the configuration: {error}", param=param) from None
+        raise BundleError(
+            f"the weights do not fit the configuration: {error}", param=param
+        ) from None
     unexpected = [name for name in unexpected if not name.endswith("position_ids")]
     if missing or unexpected:
         raise BundleError(

@@ -137,9 +137,7 @@ class Denoiser:
         forward = self._forward(names, inputs)
         return forward(*inputs)[: len(latents)].float()
 
-    def plain(
-        self, latents: Tensor, timesteps: Tensor, conditions: Sequence[Conditions]
-    ) -> Tensor:
+    def plain(self, latents: Tensor, timesteps: Tensor, conditions: Sequence[Conditions]) -> Tensor:
         """Compute a batch layer by layer, so that the layers can be watched."""
         names, inputs = self._inputs(latents, timesteps, conditions)
         predicted: Tensor = self._call(self.network, names)(*inputs)

@@ -26,7 +26,7 @@ _DECODED_PIXELS = 1024 * 1024
 class DiffusionEngine:
     """Paints pictures together."""
 
-    def __init__(  # noqa: PLR0913 - its parts, by keyword
+    def __init__(
         self,
         *,
         planning: Planning,
@@ -140,7 +140,9 @@ class DiffusionEngine:
         encoded = iter(self._conditioning.encode(wanted))
         for slot in slots:
             given = [next(encoded) for _ in range(slot.rows)]
-            slot.conditions = tuple(self._denoiser.told(each, slot.prepared.guidance) for each in given)
+            slot.conditions = tuple(
+                self._denoiser.told(each, slot.prepared.guidance) for each in given
+            )
             slot.begin(*self._begun(slot))
 
     def _begun(self, slot: Slot) -> tuple[Tensor, Known | None]:

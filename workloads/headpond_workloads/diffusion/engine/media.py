@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from PIL import Image as Pillow
 

@@ -30,10 +30,8 @@ class DiffusersScheduler(Protocol):
     timesteps: torch.Tensor
     order: int
 
-    @property
-    def config(self) -> Config: ...
-
-    def set_timesteps(self, num_inference_steps: int, **given: object) -> None: ...
+    def set_timesteps(self, num_inference_steps: int, **given: object) -> None:
+        """Lay out the steps."""
 
 
 _DPMPP_2M = {"algorithm_type": "dpmsolver++", "solver_order": 2, "solver_type": "midpoint"}

@@ -80,7 +80,9 @@ def _looked_back(
     if not back:
         return latents, predictions
     nothing = torch.zeros_like(latents[0])
-    found = [slot.past[back - 1] if len(slot.past) >= back else (nothing, nothing) for slot in slots]
+    found = [
+        slot.past[back - 1] if len(slot.past) >= back else (nothing, nothing) for slot in slots
+    ]
     return torch.stack([pair[0] for pair in found]), torch.stack([pair[1] for pair in found])
 
 

@@ -133,7 +133,10 @@ def is_affine(scheduler: DiffusersScheduler, steps: int, **given: float) -> bool
         x = own.step(prediction, timestep, x, **_options(own, generator), return_dict=False)[0]
         past.insert(0, (mine, prediction))
         mine = sum(
-            (a * old + b * said for (a, b), (old, said) in zip(table.factors[at], past, strict=False)),
+            (
+                a * old + b * said
+                for (a, b), (old, said) in zip(table.factors[at], past, strict=False)
+            ),
             torch.zeros(()),
         )
         if table.draws[at]:
