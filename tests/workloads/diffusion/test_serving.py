@@ -331,6 +331,25 @@ async def test_what_would_surely_miss_its_deadline_is_refused_before_its_first_s
     assert len(painter.rows) == steps
 
 
+async def test_a_flood_is_refused_with_when_to_come_again(app: ASGIApp, painter: Painter) -> None:
+    painter.step_s = 0.01
+    await ask(app, num_inference_steps=20)
+    body = json.dumps({"model": MODEL, "prompt": "more", "num_inference_steps": 1000}).encode()
+    flood = [AsgiRequest(path=GENERATIONS_PATH, parts=[body]) for _ in range(200)]
+    tasks = [asyncio.create_task(each.run(app)) for each in flood]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    refused = done.pop().result()
+    assert refused.status == 503
+    assert json.loads(refused.body)["error"]["code"] == "overloaded"
+    assert int(refused.answer_headers["retry-after"]) >= 1
+    for each in flood:
+        each.hang_up()
+    await asyncio.gather(*tasks)
+    while (again := await send(app, seed=7)).status == 503:  # those who left go between steps
+        assert "retry-after" in again.answer_headers
+    assert json.loads(again.body)["data"] == (await ask(app, seed=7))["data"]
+
+
 async def test_who_leaves_frees_what_was_held(
     app: ASGIApp, painter: Painter, reports: list[CallReport]
 ) -> None:
