@@ -16,10 +16,9 @@ from pathlib import Path
 from PIL import Image
 
 from headpond import Client
+from prompts import NAMES, NUMERALS, prompt
 
 MODEL = "tinysd-digits"
-COLOURS = ("red", "green", "blue", "yellow", "purple", "white")
-DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SEED = 7
 SCALE, GAP = 3, 4
 AT_ONCE = 16
@@ -29,11 +28,11 @@ AT_ONCE = 16
 def digits(client: Client) -> list[Image.Image]:
     """Return a picture of every digit in every colour, all of them asked for at once."""
 
-    def painted(prompt: str) -> Image.Image:
-        answer = client.images.generate(model=MODEL, prompt=prompt, seed=SEED)
+    def painted(wanted: str) -> Image.Image:
+        answer = client.images.generate(model=MODEL, prompt=wanted, seed=SEED)
         return opened(answer.data[0].content)
 
-    prompts = [f"a {colour} {digit}" for colour in COLOURS for digit in DIGITS]
+    prompts = [prompt(digit, colour) for colour in NAMES for digit in range(len(NUMERALS))]
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return list(threads.map(painted, prompts))
 
@@ -60,11 +59,11 @@ def opened(content: bytes) -> Image.Image:
 def sheet_of(pictures: list[Image.Image]) -> Image.Image:
     """Lay pictures of one size in rows of ten, enlarged without smoothing."""
     width, height = pictures[0].width * SCALE, pictures[0].height * SCALE
-    rows = -(-len(pictures) // len(DIGITS))
-    size = (len(DIGITS) * (width + GAP) + GAP, rows * (height + GAP) + GAP)
+    rows = -(-len(pictures) // len(NUMERALS))
+    size = (len(NUMERALS) * (width + GAP) + GAP, rows * (height + GAP) + GAP)
     sheet = Image.new("RGB", size, "white")
     for at, picture in enumerate(pictures):
-        row, column = divmod(at, len(DIGITS))
+        row, column = divmod(at, len(NUMERALS))
         enlarged = picture.resize((width, height), Image.Resampling.NEAREST)
         sheet.paste(enlarged, (GAP + column * (width + GAP), GAP + row * (height + GAP)))
     return sheet
