@@ -81,7 +81,8 @@ class DiffusionEngine:
     def start(self, plan: Plan[Prepared]) -> Slot:
         """Return a slot with noise of its own."""
         generator = torch.Generator().manual_seed(plan.prepared.seed)
-        return Slot(prepared=plan.prepared, generator=generator)
+        # As if it had just been stepped: who comes never goes before those who wait.
+        return Slot(prepared=plan.prepared, generator=generator, turn=self._turn)
 
     def step(self, quanta: Sequence[Quantum[Slot]]) -> list[Progress[Output]]:
         """Take the pictures a step further whose turn it is, as many as pay together.
