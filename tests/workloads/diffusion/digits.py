@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -114,6 +115,7 @@ class Painting:
     """What became of a picture so far."""
 
     slot: Slot
+    key: tuple[Hashable, ...]
     outputs: list[Output] = field(default_factory=list)
     units: int = 0
     error: HeadpondError | None = None
@@ -147,7 +149,8 @@ class Company:
         self.running: list[Painting] = []
 
     def join(self, picture: Picture) -> Painting:
-        painting = Painting(self.painter.start(self.painter.plan(picture, "")))
+        plan = self.painter.plan(picture, "")
+        painting = Painting(self.painter.start(plan), plan.key)
         self.running.append(painting)
         return painting
 
@@ -156,9 +159,11 @@ class Company:
         self.painter.release(painting.slot)
 
     def step(self) -> None:
-        quanta = [Quantum(slot=painting.slot, units=1) for painting in self.running]
-        for painting, progress in zip(self.running, self.painter.step(quanta), strict=True):
-            painting.take(progress)
+        for key in dict.fromkeys(painting.key for painting in self.running):
+            group = [painting for painting in self.running if painting.key == key]
+            quanta = [Quantum(slot=painting.slot, units=1) for painting in group]
+            for painting, progress in zip(group, self.painter.step(quanta), strict=True):
+                painting.take(progress)
         for painting in [each for each in self.running if each.over]:
             self.leave(painting)
 
