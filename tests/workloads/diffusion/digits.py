@@ -16,7 +16,7 @@ from diffusers import AutoencoderTiny, StableDiffusionPipeline, UNet2DConditionM
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from transformers import CLIPTextModel, CLIPTokenizer
+from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
 from headpond.bundle.store import Bundle, open_bundle
 from headpond.engine import EngineSettings, Progress, Quantum
@@ -44,7 +44,7 @@ class Parts:
     """Networks of a bundle, loaded once more for diffusers' pipelines."""
 
     tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
+    text_encoder: CLIPTextModel | CLIPTextModelWithProjection
     unet: UNet2DConditionModel
     vae: AutoencoderTiny
     config: dict[str, Any]
@@ -60,7 +60,7 @@ def parts() -> Parts:
     bundle = digits()
     options, (reader,) = options_of(bundle.manifest), inputs_of(bundle.manifest).readers
     model = json.loads(bundle.files["tokenizer"].read_text())["model"]
-    merges = [tuple(merge) for merge in model["merges"]]
+    merges: Any = [tuple(merge) for merge in model["merges"]]
     return Parts(
         tokenizer=CLIPTokenizer(
             vocab=model["vocab"], merges=merges, model_max_length=reader.tokens
@@ -130,7 +130,7 @@ class Painting:
     @property
     def pixels(self) -> Pixels:
         """The picture of its file, 0 to 1."""
-        return np.asarray(Image.open(io.BytesIO(self.file)), np.float32) / 255
+        return np.asarray(Image.open(io.BytesIO(self.file)), np.float32) / np.float32(255)
 
     def take(self, progress: Progress[Output]) -> None:
         if self.slot.latents is not None:

@@ -48,7 +48,8 @@ def text_encoder(kind: Any, width: int, seed: int) -> Any:
 
 def autoencoder(channels: int, **given: Any) -> Any:
     torch.manual_seed(5)
-    return AutoencoderKL(
+    kind: Any = AutoencoderKL
+    return kind(
         latent_channels=channels,
         block_out_channels=(16, 16),
         down_block_types=("DownEncoderBlock2D",) * 2,
@@ -62,7 +63,8 @@ def autoencoder(channels: int, **given: Any) -> Any:
 
 def unet(width: int, **given: Any) -> Any:
     torch.manual_seed(6)
-    return UNet2DConditionModel(
+    kind: Any = UNet2DConditionModel
+    return kind(
         sample_size=8,
         layers_per_block=1,
         block_out_channels=(16, 32),
@@ -101,7 +103,8 @@ def sdxl() -> dict[str, Any]:
 
 def sd3() -> dict[str, Any]:
     torch.manual_seed(7)
-    transformer = SD3Transformer2DModel(
+    kind: Any = SD3Transformer2DModel
+    transformer = kind(
         sample_size=8,
         patch_size=2,
         in_channels=8,

@@ -11,7 +11,7 @@ from headpond.engine import Json, Plan, Progress, Quantum
 from headpond.errors import EngineFailed
 from headpond_workloads.diffusion.engine import fixtures, memory, solver
 from headpond_workloads.diffusion.engine.autoencoder import Autoencoder
-from headpond_workloads.diffusion.engine.conditioning import Conditioning
+from headpond_workloads.diffusion.engine.conditioning import Conditioning, Tokens
 from headpond_workloads.diffusion.engine.denoiser import Denoiser
 from headpond_workloads.diffusion.engine.media import Writer, encode
 from headpond_workloads.diffusion.engine.planning import Planning
@@ -130,7 +130,7 @@ class DiffusionEngine:
         """Encode the prompts of those who are new, and draw their noise."""
         if not slots:
             return
-        wanted = []
+        wanted: list[tuple[Tokens | None, int, int]] = []
         for slot in slots:
             prepared = slot.prepared
             size = prepared.width, prepared.height

@@ -124,12 +124,12 @@ def is_affine(scheduler: DiffusersScheduler, steps: int, **given: float) -> bool
     own.set_timesteps(steps, **given)
     table = Tables(scheduler, **given).table(steps)
     generator, ours = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
-    given = torch.Generator().manual_seed(2)
-    x = mine = torch.randn((1, 1, 1, _TRIED), generator=given) * table.begin.noise
+    source = torch.Generator().manual_seed(2)
+    x = mine = torch.randn((1, 1, 1, _TRIED), generator=source) * table.begin.noise
     past: list[tuple[Tensor, Tensor]] = []
     for at, timestep in enumerate(own.timesteps):
         _scaled(own, x, timestep)
-        prediction = torch.randn(x.shape, generator=given)
+        prediction = torch.randn(x.shape, generator=source)
         x = own.step(prediction, timestep, x, **_options(own, generator), return_dict=False)[0]
         past.insert(0, (mine, prediction))
         mine = sum(
