@@ -20,6 +20,7 @@ from headpond.errors import (
     InvalidRequest,
     UnsupportedParameter,
 )
+from headpond.units import Work
 from headpond_workloads.diffusion.engine import solver
 from headpond_workloads.diffusion.engine.engine import DiffusionEngine
 from headpond_workloads.diffusion.engine.preview import Linear
@@ -136,10 +137,10 @@ def test_what_the_model_cannot_paint_is_refused(
 
 def test_work_counts_both_passes_and_only_steps_that_are_run() -> None:
     plain = engine().plan(Picture(prompt="a", seed=0, steps=10, guidance=1.0), "")
-    assert plain.prepared.work == {"pixel_steps": 32 * 32 * 10}
+    assert plain.prepared.work == Work(pixel_steps=32 * 32 * 10)
     source = Source(image=saved(scene(32, 32), "PNG"), mask=None, strength=0.5)
     half = engine().plan(Picture(prompt="a", seed=0, steps=10, source=source), "")
-    assert half.prepared.work == {"pixel_steps": 32 * 32 * 5 * 2}
+    assert half.prepared.work == Work(pixel_steps=32 * 32 * 5 * 2)
 
 
 def test_more_pictures_than_pay_together_take_turns() -> None:
@@ -240,12 +241,11 @@ def test_decoding_falls_back_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     large = Picture(prompt="a red seven", seed=7, steps=2, width=64, height=64)
 
     def scarce_decode(latents: Tensor, **given: object) -> object:
-        if not network.use_tiling:
+        if latents.shape[-1] > 8:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
         return decode(latents, **given)
 
     (plenty,) = paint(engine(), large)
     monkeypatch.setattr(network, "decode", scarce_decode)
     (tiled,) = paint(engine(), large)
-    assert np.abs(tiled.pixels - plenty.pixels).mean() < 0.1
-    assert not network.use_tiling
+    assert np.abs(tiled.pixels - plenty.pixels).mean() < 0.05

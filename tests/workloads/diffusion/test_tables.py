@@ -16,6 +16,8 @@ from headpond_workloads.diffusion.items import Scheduler
 
 SHAPE = (1, 4, 8, 8)
 RELATIVE_ERROR = 5e-6
+STEEP, STEEP_ERROR = "squaredcos_cap_v2", 1e-3
+"""Its first steps divide by a signal of a thousandth, so that float32's rounding shows."""
 
 
 def configuration(seed: int) -> dict[str, Any]:
@@ -77,11 +79,16 @@ def by_table(table: Table, seed: int) -> Tensor:
 def test_a_table_does_what_its_scheduler_does(name: Scheduler, seed: int) -> None:
     config = configuration(seed)
     steps = random.Random(seed).randint(3, 40)  # noqa: S311
-    table = Tables(scheduler_of(name, config)).table(steps)
-
-    expected = by_diffusers(scheduler_of(name, config), steps, seed)
-    error = (by_table(table, seed) - expected).abs().max() / expected.abs().max()
-    assert error < RELATIVE_ERROR
+    tables = Tables(scheduler_of(name, config))
+    try:
+        expected = by_diffusers(scheduler_of(name, config), steps, seed)
+    except IndexError:  # diffusers' own, where two steps fall on one timestep
+        with pytest.raises(InvalidRequest):
+            tables.table(steps)
+        return
+    found = by_table(tables.table(steps), seed)
+    error = (found - expected).abs().max() / expected.abs().max()
+    assert error < (STEEP_ERROR if config["beta_schedule"] == STEEP else RELATIVE_ERROR)
 
 
 def test_a_scheduler_that_clips_is_found_out() -> None:

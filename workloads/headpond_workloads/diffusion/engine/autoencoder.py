@@ -15,6 +15,10 @@ Image = NDArray[np.uint8]
 """`[height, width, 3]`, red, green and blue."""
 
 
+_TILE_PLACES = 64
+"""Places of the latents that a tile is wide, at most."""
+
+
 class Autoencoder:
     """Decodes latents and encodes pictures, as diffusers' pipelines do.
 
@@ -88,11 +92,36 @@ class Autoencoder:
         return pixels[0].float()
 
     def _in_tiles(self, given: Tensor) -> Tensor:
-        self.network.enable_tiling()
-        try:
-            return self._whole(given)
-        finally:
-            self.network.disable_tiling()
+        """Decode overlapping tiles, and fade from one to the next.
+
+        Not by diffusers' own tiling, which takes every tiny autoencoder to be of one depth.
+        """
+        rows, columns = given.shape[-2:]
+        side = min(_TILE_PLACES, max(rows, columns) // 2)
+        pixels = torch.zeros(3, rows * self.factor, columns * self.factor, device=given.device)
+        weights = torch.zeros_like(pixels[:1])
+        for top in _starts(rows, side):
+            for left in _starts(columns, side):
+                tile = self._whole(given[..., top : top + side, left : left + side])
+                faded = _ramp(tile.shape[1])[:, None] * _ramp(tile.shape[2])[None]
+                faded = faded.to(given.device)
+                down = slice(top * self.factor, top * self.factor + tile.shape[1])
+                right = slice(left * self.factor, left * self.factor + tile.shape[2])
+                pixels[:, down, right] += faded * tile
+                weights[:, down, right] += faded
+        return pixels / weights
+
+
+def _starts(places: int, side: int) -> list[int]:
+    """Return where tiles begin; each covers a quarter of the one before, the last one more."""
+    last = max(places - side, 0)
+    return [*range(0, last, max(side - side // 4, 1)), last]
+
+
+def _ramp(pixels: int) -> Tensor:
+    """Return weights that rise to the middle of a tile, up to its quarter."""
+    at = torch.arange(pixels)
+    return torch.minimum(at + 1, pixels - at).clamp(max=max(pixels // 4, 1)).float()
 
 
 def to_image(pixels: Tensor) -> Image:

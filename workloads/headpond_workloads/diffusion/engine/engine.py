@@ -170,11 +170,11 @@ class DiffusionEngine:
         turn: list[Slot] = []
         rows = 0
         waiting = [slot for slot in slots if slot.stage is Stage.DENOISE]
-        self._turn += 1
         for slot in sorted(waiting, key=lambda each: each.turn):
             if rows + slot.rows > self._rows:
                 break
             rows += slot.rows
+            self._turn += 1
             slot.turn = self._turn
             turn.append(slot)
         return turn

@@ -58,15 +58,19 @@ class Architecture:
         encoder: Makes conditions of tokens, of the text encoders, the device, the options and
             the denoiser.
         call: Makes a function of the denoiser.
+        rewrites: Whether the pipeline changes its scheduler's configuration.
     """
 
     encoder: Callable[[Sequence[Any], torch.device, Options, Any], Encoder]
     call: Callable[[nn.Module, Sequence[str]], nn.Module]
+    rewrites: bool = False
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "StableDiffusionPipeline": Architecture(
-        encoder=lambda encoders, device, _, __: ClipEncoder(encoders, device), call=UNetCall
+        encoder=lambda encoders, device, _, __: ClipEncoder(encoders, device),
+        call=UNetCall,
+        rewrites=True,
     ),
     "StableDiffusionXLPipeline": Architecture(
         encoder=lambda encoders, device, options, _: SdxlEncoder(
@@ -98,7 +102,7 @@ def load(bundle: Bundle, settings: EngineSettings) -> DiffusionEngine:
     dtype: torch.dtype = getattr(torch, manifest.execution.dtype)
     options, outputs = options_of(manifest), outputs_of(manifest)
     architecture = _architecture(manifest.execution.architecture)
-    tables = _tables(bundle, options)
+    tables = _tables(bundle, options, architecture)
     network = load_network(bundle, options.denoiser, DENOISERS, dtype, f"{_OPTIONS}.denoiser")
     lexers, encoders = _readers(bundle, device, dtype)
     conditioning = Conditioning(lexers, architecture.encoder(encoders, device, options, network))
@@ -151,12 +155,14 @@ def _architecture(name: str) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def _tables(bundle: Bundle, options: Options) -> Mapping[Scheduler, Tables]:
+def _tables(
+    bundle: Bundle, options: Options, architecture: Architecture
+) -> Mapping[Scheduler, Tables]:
     """Prepare the schedules, and try each on random latents."""
     config = read_config(artifact(bundle, options.scheduler, f"{_OPTIONS}.scheduler"))
     found = {}
     for name in options.schedulers:
-        scheduler = scheduler_of(name, config)
+        scheduler = scheduler_of(name, config, rewritten=architecture.rewrites)
         if not is_affine(scheduler, _TRIED_STEPS):
             raise BundleError(
                 f"as the model configures it, {name.value} clips or is otherwise not linear, so "

@@ -52,22 +52,19 @@ _MADE_OF: Mapping[Scheduler, tuple[Any, Config]] = {
 }
 
 _OF_THE_PIPELINE: Config = {"clip_sample": False, "steps_offset": 1}
-"""What diffusers' pipelines set in the configuration of any scheduler that has it."""
+"""What Stable Diffusion's pipelines set in the configuration of any scheduler that has it."""
 
 
-def scheduler_of(name: Scheduler, config: Config) -> DiffusersScheduler:
+def scheduler_of(name: Scheduler, config: Config, *, rewritten: bool = True) -> DiffusersScheduler:
     """Return a scheduler of diffusers for a model.
 
     Args:
         name: Which.
         config: The model's own: how it was trained. Noise is laid out accordingly.
+        rewritten: Whether the model's pipeline changes it, as that of Stable Diffusion does.
     """
     made_of, overrides = _MADE_OF[name]
     known = inspect.signature(made_of.__init__).parameters
-    wanted = {**config, **_of_the_pipeline(config), **overrides}
+    wanted = {**config, **(_OF_THE_PIPELINE if rewritten else {}), **overrides}
     own = made_of.from_config({key: value for key, value in wanted.items() if key in known})
     return cast("DiffusersScheduler", own)
-
-
-def _of_the_pipeline(config: Config) -> Config:
-    return {key: value for key, value in _OF_THE_PIPELINE.items() if key in config}

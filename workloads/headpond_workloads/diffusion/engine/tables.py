@@ -109,7 +109,13 @@ class Tables:
             )
         if skipped and hasattr(scheduler, "set_begin_index"):
             scheduler.set_begin_index(skipped * scheduler.order)
-        return _probed(scheduler, timesteps, picture=picture)
+        try:
+            return _probed(scheduler, timesteps, picture=picture)
+        except IndexError:
+            # Of steps that fall on one timestep, diffusers' schedulers skip the first.
+            raise InvalidRequest(
+                f"the scheduler can't tell {steps} steps apart", param="num_inference_steps"
+            ) from None
 
 
 def is_affine(scheduler: DiffusersScheduler, steps: int, **given: float) -> bool:
