@@ -277,7 +277,7 @@ def main() -> None:
                 painters(large_bundle(Path(folder)), options.threads) as up,
             ):
                 for number in range(options.rounds + 1):
-                    wanted = requests(8, 1000.0, LARGE_STEPS, number)
+                    wanted = requests(4, 1000.0, LARGE_STEPS, number)
                     measure(up, "large model, flood", wanted, number, run)
     print(write_results(options.subject, document(run, before, options)))
 
