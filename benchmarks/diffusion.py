@@ -54,7 +54,7 @@ CONTENDERS = ("ours", "pipeline", "equals")
 STEPS = (8, 10, 12, 16, 20, 24, 30)
 LARGE_STEPS = (2, 3, 4)
 GUIDANCE = (4.0, 4.0, 4.0, 1.0)
-LOAD = 1.3
+LOAD = 2.2
 MEASURES = (
     Measure(key="images_per_s", unit="images/s"),
     Measure(key="p50_s", unit="p50 s"),
