@@ -24,6 +24,9 @@ from headpond.errors import HeadpondError
 PUBLIC_TENANT = "public"
 """Who is served when no keys are configured."""
 
+Origin = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s]*$")]
+"""A scheme, a host, and a port that is not the scheme's usual one; no path."""
+
 _STRICT = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
@@ -124,6 +127,10 @@ class Settings(BaseModel):
             no tracing.
         log_level: The least level that is logged.
         sessions: Bounds of WebSocket sessions.
+        allowed_origins: Origins whose web pages may call, as browsers name them
+            (`https://app.example`); pages of the server's own host always may.
+        trust_forwarded_host: Whether the server's own host is what `x-forwarded-host` says:
+            for a proxy that sets it on every request.
     """
 
     model_config = _STRICT
@@ -134,6 +141,8 @@ class Settings(BaseModel):
     otlp_endpoint: Annotated[str, Field(pattern=r"^https?://")] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     sessions: SessionLimits = SessionLimits()
+    allowed_origins: tuple[Origin, ...] = ()
+    trust_forwarded_host: bool = False
 
     @property
     def tenant_weights(self) -> Mapping[str, float]:

@@ -21,14 +21,16 @@ from headpond.http.errors import MethodNotAllowed, UpgradeRequired
 from headpond.http.forms import ErrorForms
 from headpond.http.handshake import refuse
 from headpond.http.headers import request_id
-from headpond.http.metrics import HttpMetrics
+from headpond.http.metrics import UNMATCHED, HttpMetrics
 from headpond.http.models import Models
 from headpond.http.openapi import OPENAPI_PATH, document
+from headpond.http.origin import OriginGate
 from headpond.http.probes import Probes
-from headpond.http.reply import CallerGone, Reply
+from headpond.http.reply import GONE, CallerGone, Reply
 from headpond.http.sessions import Sessions
 from headpond.http.shared import SharedEndpoint, can_be_shared
 from headpond.http.socket import SocketEndpoint
+from headpond.http.target import local_path
 from headpond.http.workloads import Workloads
 from headpond.playground.pages import Playground
 from headpond.record import WorkloadRecord
@@ -37,9 +39,6 @@ from headpond.settings import Settings
 __all__ = ["ASGIApp", "build_app"]
 
 log = structlog.get_logger(__name__)
-
-_UNMATCHED = "(none)"
-_GONE = 499
 
 
 def build_app(
@@ -55,7 +54,7 @@ def build_app(
     Args:
         records: The workloads to serve.
         backend: What answers their calls.
-        settings: Keys, and what needs one.
+        settings: Keys, what needs one, and which web pages may call.
         keep_alive_s: A stream that is idle for so long gets a comment.
         grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
 
@@ -90,7 +89,9 @@ def build_app(
         key: each[0] if len(each) == 1 else SharedEndpoint(each, backend)
         for key, each in declared.items()
     }
-    return App(endpoints, platform, metrics, ErrorForms(records), sockets, sessions)
+    forms = ErrorForms(records)
+    app = App(endpoints, platform, metrics, forms, sockets, sessions)
+    return OriginGate(app, settings, forms, metrics)
 
 
 class App:
@@ -133,7 +134,9 @@ class App:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        endpoint = self._endpoints.get((scope["method"], _path(scope))) or self._template(scope)
+        endpoint = self._endpoints.get((scope["method"], local_path(scope))) or self._template(
+            scope
+        )
         if endpoint is not None:
             await endpoint(scope, receive, send)
         else:
@@ -156,16 +159,16 @@ class App:
                 await route.app(scope, receive, send)
                 return
         await receive()
-        status = _GONE
+        status = GONE
         try:
             with suppress(OSError):
                 status = await refuse(scope, send, NotFound())
         finally:
-            self._metrics.count(_UNMATCHED, status)
+            self._metrics.count(UNMATCHED, status)
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         identifier = request_id(dict(scope["headers"]))
-        reply = Reply(send, identifier, self._forms.at(_path(scope)))
+        reply = Reply(send, identifier, self._forms.at(local_path(scope)))
 
         async def tagged(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -188,7 +191,7 @@ class App:
                 await reply.fail(HeadpondError())
         finally:
             route = scope.get("route")
-            self._metrics.count(route.path if route is not None else _UNMATCHED, reply.status)
+            self._metrics.count(route.path if route is not None else UNMATCHED, reply.status)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self  # with it the router raises, instead of answering in plain text
@@ -208,15 +211,6 @@ class App:
 
 async def _upgrade(_: Request) -> Response:
     raise UpgradeRequired
-
-
-def _path(scope: Scope) -> str:
-    """Return the path below the prefix that the app is mounted at."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
-        return path[len(root) :]
-    return path
 
 
 def _openapi(records: Sequence[WorkloadRecord], *, secured: bool) -> Route:

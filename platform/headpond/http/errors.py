@@ -21,6 +21,7 @@ from headpond.errors import (
     ModelNotFound,
     NotFound,
     Overloaded,
+    PermissionDenied,
     RateLimited,
 )
 
@@ -46,6 +47,12 @@ class SessionNotFound(NotFound):
     """There is no such session, or what it said since can't be said again."""
 
     code = "session_not_found"
+
+
+class OriginNotAllowed(PermissionDenied):
+    """Pages of this origin may not call this server."""
+
+    code = "origin_not_allowed"
 
 
 class UpgradeRequired(HeadpondError):

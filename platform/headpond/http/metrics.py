@@ -17,6 +17,9 @@ from prometheus_client.registry import Collector
 from headpond.http.sessions import Sessions
 from headpond.telemetry.histogram import Histogram
 
+UNMATCHED = "(none)"
+"""The route under which answers are counted that no route gave."""
+
 
 class HttpMetrics(Collector):
     """Answers by route and status, phases by workload, and sessions; on one event loop's thread."""
@@ -32,7 +35,7 @@ class HttpMetrics(Collector):
         """Count one answer.
 
         Args:
-            route: A declared path, never a caller's own.
+            route: A declared path or `UNMATCHED`, never a caller's own.
             status: What was sent; 499 when the caller went away before.
         """
         self._answers[route, status] += 1

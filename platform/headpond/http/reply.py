@@ -19,7 +19,8 @@ _EVENT_STREAM: RawHeaders = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
-_CALLER_GONE = 499
+GONE = 499
+"""The status that is counted where nothing could be sent."""
 
 
 class CallerGone(Exception):
@@ -51,12 +52,12 @@ class Reply:
         self._busy = False
         self._over = False
         self.accepted: Accepted | None = None
-        self.status = _CALLER_GONE
+        self.status = GONE
 
     @property
     def started(self) -> bool:
         """Whether the status is on its way."""
-        return self.status != _CALLER_GONE
+        return self.status != GONE
 
     async def whole(
         self, status: int, body: bytes, headers: RawHeaders, media_type: bytes = _JSON

@@ -28,6 +28,7 @@ from headpond.http.keepalive import spare_unheard
 from headpond.http.line import TOO_BIG, Line
 from headpond.http.metrics import HttpMetrics
 from headpond.http.replay import wire_bytes
+from headpond.http.reply import GONE
 from headpond.http.session import Session
 from headpond.http.sessions import Sessions
 from headpond.http.stray import SERVED
@@ -36,7 +37,7 @@ from headpond.record import WorkloadRecord
 
 log = structlog.get_logger(__name__)
 
-_SWITCHED, _GONE = 101, 499
+_SWITCHED = 101
 _UNREAD_BYTES = 2**19
 
 _TRIES, _TRY_S = 20, 0.05
@@ -82,7 +83,7 @@ class SocketEndpoint:
         """Serve one connection, whatever becomes of it."""
         if (await receive())["type"] != "websocket.connect":
             return
-        status = _GONE
+        status = GONE
         line = Line(send, _UNREAD_BYTES)
         try:
             visit = Visit.read(scope)

@@ -1,11 +1,22 @@
-"""Which model a call is for."""
+"""Which route and which model a call is for."""
 
 from __future__ import annotations
+
+from starlette.types import Scope
 
 from headpond.call import Backend
 from headpond.dialect import Ask
 from headpond.errors import InvalidRequest
 from headpond.http.auth import Caller
+
+
+def local_path(scope: Scope) -> str:
+    """Return the path below the prefix that the app is mounted at."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
+        return path[len(root) :]
+    return path
 
 
 def target_model(
