@@ -182,6 +182,63 @@ def test_a_form_that_is_none_is_refused_by_name(name: str) -> None:
     assert len(refusal.value.message) < 500
 
 
+INTEGER: Json = {"type": "integer"}
+TWO_OF_ANY: Json = {"type": "object", "additionalProperties": INTEGER, "minProperties": 2}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        TWO_OF_ANY,
+        {"minProperties": 2},
+        {"type": "object", "patternProperties": {"^x": INTEGER}, "minProperties": 2},
+        {"type": "array", "items": TWO_OF_ANY},
+        {"anyOf": [{"type": "null"}, TWO_OF_ANY]},
+        {"$defs": {"two": TWO_OF_ANY}, "$ref": "#/$defs/two"},
+        {"type": "object", "properties": {"a": TWO_OF_ANY}},
+        {"type": "object", "properties": {"a": INTEGER}, "required": ["a"], "minProperties": 3},
+    ],
+)
+def test_keys_are_not_counted_that_may_be_repeated(schema: Json) -> None:
+    with pytest.raises(InvalidRequest, match="minProperties") as refusal:
+        matcher_of(schema_of(schema))
+    assert refusal.value.param == "schema"
+    function = FunctionParam(
+        name="f",
+        parameters={"type": "object", "properties": {"a": schema}, "required": ["a"]},
+        strict=True,
+    )
+    (tool,) = read_functions([(function, "f")])
+    with pytest.raises(InvalidRequest, match="the parameters of 'f'"):
+        parameters_of(tool)
+
+
+def test_keys_that_are_sure_to_differ_are_counted() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": INTEGER},
+        "required": ["a"],
+        "additionalProperties": INTEGER,
+        "minProperties": 2,
+    }
+    assert accepts(matcher_of(schema_of(schema)), '{"a":1,"b":2}')
+    for text in ('{"a":1}', '{"a":1,"a":2}'):
+        assert not accepts(matcher_of(schema_of(schema)), text)
+    assert not accepts(matcher_of(schema_of({"type": "object", "minProperties": 1})), "{}")
+    named_so = {"type": "object", "properties": {"minProperties": {"enum": [{"minProperties": 9}]}}}
+    assert accepts(matcher_of(schema_of(named_so)), '{"minProperties":{"minProperties":9}}')
+
+
+@pytest.mark.parametrize("name", ["<|im_end|>", "<|endoftext|>"])
+def test_tokens_have_no_names_in_a_grammar(name: str) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        matcher_of(Constraint(kind="lark", source=f"start: {name}", param="guided_grammar"))
+    assert refusal.value.message == (
+        "it can't be held: there is no token of this name; "
+        "a grammar names tokens by number, as in <[2]>"
+    )
+
+
 BROKEN = {
     "open": ("a(((", "unclosed group", "a((("),
     "look": ("ab(?=a)b", "look-around", "ab(?="),

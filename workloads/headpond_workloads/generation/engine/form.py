@@ -9,6 +9,7 @@ from llguidance import LLMatcher
 
 from headpond.engine import Json
 from headpond.errors import InvalidRequest
+from headpond_workloads.generation.engine.key_counts import check_counts
 from headpond_workloads.generation.engine.reader import Marks
 from headpond_workloads.generation.engine.tool_syntax import ToolSyntax
 from headpond_workloads.generation.items import Constraint, Tool
@@ -29,14 +30,17 @@ def grammar_of(constraint: Constraint) -> str:
     """Return the grammar of a constraint.
 
     Raises:
-        InvalidRequest: It is no valid JSON where it has to be; names the field.
+        InvalidRequest: It is no valid JSON where it has to be, or a schema that can't be held;
+            names the field.
     """
     source = constraint.source
     match constraint.kind:
         case "json_object":
             return f"start: %json {_schema({'type': 'object'})}"
         case "json_schema":
-            return f"start: %json {_schema(_loaded(constraint))}"
+            schema = _loaded(constraint)
+            check_counts(schema, constraint.param)
+            return f"start: %json {_schema(schema)}"
         case "regex":
             return _lark_of_regex(source)
         case "choice":
@@ -46,7 +50,11 @@ def grammar_of(constraint: Constraint) -> str:
 
 
 def parameters_of(tool: Tool) -> str:
-    """Return the grammar of a tool's arguments alone."""
+    """Return the grammar of a tool's arguments alone.
+
+    Raises:
+        InvalidRequest: A strict tool's can't be held; names `tools`.
+    """
     return f"start: {_parameters(tool)}"
 
 
@@ -135,6 +143,13 @@ def _call(syntax: ToolSyntax, tool: Tool) -> str:
 
 
 def _parameters(tool: Tool) -> str:
+    if tool.strict:
+        try:
+            check_counts(dict(tool.parameters), "tools")
+        except InvalidRequest as error:
+            raise InvalidRequest(
+                f"the parameters of {tool.name!r}: {error}", param="tools"
+            ) from None
     return f"%json {_schema({'type': 'object', **tool.parameters}, lenient=not tool.strict)}"
 
 

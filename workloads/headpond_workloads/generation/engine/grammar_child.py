@@ -25,6 +25,7 @@ _STACK_BYTES = 2**20  # an eighth of what a thread of the server has
 _STEPS = 24
 _NICER = 5
 
+_UNKNOWN_NAME = "unknown special token"
 _PLACE_CHARS = 16
 _REGEX_ERROR_LINES = 4
 """Of an expression on one line: a heading, it with 4 blanks before, the pointer, the reason."""
@@ -49,6 +50,9 @@ def refusal(matcher: LLMatcher) -> str | None:
     # Where it is in the grammar is left out: callers sent something else.
     place, separator, rest = lines[0].partition("): ")
     reason = rest if separator and place.startswith("at ") else lines[0]
+    if reason.startswith(_UNKNOWN_NAME):
+        # It goes on with a list of all tokens, by names that no text has.
+        return "there is no token of this name; a grammar names tokens by number, as in <[2]>"
     if reason.startswith("NoExtension"):
         return "it allows no output at all"
     return (_regex_refusal(lines) or reason)[:300]
