@@ -167,6 +167,9 @@ def test_the_format_of_responses(form: dict[str, object], expected: Constraint |
             "structured_outputs.regex",
         ),
         (chat({"structured_outputs": {"json": {}, "grammar": "g"}}), "structured_outputs.grammar"),
+        (chat({"structured_outputs": {}}), "structured_outputs"),
+        (completion({"structured_outputs": {"json": None}}), "structured_outputs"),
+        (response({"structured_outputs": {"json_object": False}}), "structured_outputs"),
         (
             chat({"response_format": {"type": "json_object"}, "guided_regex": "a"}),
             "guided_regex",

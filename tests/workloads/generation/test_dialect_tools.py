@@ -139,6 +139,9 @@ class TestTools:
             ({"functions": [{"name": "f"}], "function_call": {"name": "g"}}, "function_call"),
             ({"functions": [{"name": "f"}], "function_call": "required"}, "function_call"),
             ({"function_call": {"name": "g"}}, "function_call"),
+            ({"function_call": "x"}, "function_call"),
+            ({"function_call": {"a": 1}}, "function_call"),
+            ({"functions": [], "function_call": "required"}, "function_call"),
         ],
     )
     def test_mistakes_are_named(self, fields: dict[str, object], param: str) -> None:

@@ -25,6 +25,7 @@ from headpond_workloads.generation.dialect_messages import read_messages
 from headpond_workloads.generation.dialect_template import prompt_end, template_options
 from headpond_workloads.generation.dialect_tools import (
     Toolbox,
+    check_choice_of_none,
     older_toolbox,
     read_tools,
     toolbox,
@@ -177,8 +178,7 @@ class ChatExchange:
     def _toolbox(self) -> Toolbox:
         request = self._request
         if not request.functions:
-            if request.function_call is not None and request.function_call.name is not None:
-                raise InvalidRequest("this choice needs functions", param="function_call")
+            check_choice_of_none(request.function_call)
             tools = read_tools(request.tools or ())
             return toolbox(tools, request.tool_choice, request.parallel_tool_calls)
         for field in ("tools", "tool_choice"):

@@ -34,7 +34,10 @@ def read_constraint(
     asked = [] if formatted is None else [formatted]
     asked += _guided(request)
     if request.structured_outputs is not None:
-        asked += _structured(request.structured_outputs)
+        structured = list(_structured(request.structured_outputs))
+        if not structured:
+            raise InvalidRequest("say what the output must be", param="structured_outputs")
+        asked += structured
     if len(asked) > 1:
         first, second = asked[0].param, asked[1].param
         raise InvalidRequest(f"{first} and {second} cannot both be set", param=second)

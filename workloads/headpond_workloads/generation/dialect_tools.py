@@ -32,6 +32,10 @@ _NO_PARAMETERS: Mapping[str, JsonValue] = {
 MODES: Mapping[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 
 
+_OLDER_MODES = ("auto", "none")
+_OLDER_REFUSAL = "must be none, auto, or a function's name"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Toolbox:
     """What may be called, and whether it must be.
@@ -142,10 +146,22 @@ def older_toolbox(
             raise InvalidRequest("a function of this name cannot be chosen", param="function_call")
         wanted = _known(tools, choice.name, "function_call")
     elif choice is not None:
-        if choice.mode not in ("auto", "none"):
-            raise InvalidRequest("must be none, auto, or a function's name", param="function_call")
+        if choice.mode not in _OLDER_MODES:
+            raise InvalidRequest(_OLDER_REFUSAL, param="function_call")
         wanted = MODES[choice.mode]
     return Toolbox(tools=tools, choice=wanted, parallel=False) if tools else Toolbox()
+
+
+def check_choice_of_none(choice: FunctionChoiceParam | None) -> None:
+    """Refuse a choice in the older form where there are no functions.
+
+    Raises:
+        InvalidRequest: It is a function, or no choice at all; names `function_call`.
+    """
+    if choice is not None and choice.name is not None:
+        raise InvalidRequest("this choice needs functions", param="function_call")
+    if choice is not None and choice.mode not in _OLDER_MODES:
+        raise InvalidRequest(_OLDER_REFUSAL, param="function_call")
 
 
 def _allowed(choice: ToolChoiceParam) -> AllowedTools | None:
