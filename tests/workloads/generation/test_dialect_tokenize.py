@@ -127,3 +127,26 @@ def test_wrong_tokens_are_named(fields: dict[str, object], param: str) -> None:
         DETOKENIZE.read(Incoming(body=body))
     assert refusal.value.error_count() == 1
     assert invalid_request(refusal.value, body).param == param
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"messages": [USER], "chat_template": "{{ messages }}"}, "chat_template"),
+        ({"messages": [USER], "documents": [{"text": "a"}]}, "documents"),
+        ({"messages": [USER], "reasoning_effort": "low"}, "reasoning_effort"),
+        ({"prompt": "a", "truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
+        ({"content": "a"}, "content"),
+        ({"prompt": "a", "with_pieces": True}, "with_pieces"),
+    ],
+)
+def test_what_would_change_the_tokens_is_refused_by_name(
+    fields: dict[str, object], param: str
+) -> None:
+    with pytest.raises(UnsupportedParameter) as refusal:
+        tokenize(**fields).ask()
+    assert refusal.value.param == param
+
+
+def test_what_would_not_is_ignored() -> None:
+    assert tokenize(prompt="a", max_tokens=5, documents=[]).ask() == tokenize(prompt="a").ask()

@@ -251,3 +251,33 @@ class TestRequest:
         with pytest.raises(ValidationError) as refusal:
             RESPONSES.read(Incoming(body=body))
         assert invalid_request(refusal.value, body).param == param
+
+    @pytest.mark.parametrize(
+        ("field", "value", "instead"),
+        [
+            ("max_tokens", 5, "max_output_tokens"),
+            ("max_completion_tokens", 5, "max_output_tokens"),
+            ("n_predict", 5, "max_output_tokens"),
+            ("response_format", {"type": "json_object"}, "text.format"),
+            ("reasoning_effort", "low", "reasoning.effort"),
+            ("messages", [{"role": "user", "content": "hi"}], "input"),
+            ("functions", [{"name": "f"}], "tools"),
+            ("n", 2, None),
+            ("best_of", 2, None),
+            ("echo", True, None),
+            ("suffix", "z", None),
+            ("logprobs", True, None),
+            ("logprobs", 0, None),
+            ("documents", [{"text": "a"}], None),
+            ("add_generation_prompt", False, None),
+            ("continue_final_message", True, None),
+        ],
+    )
+    def test_what_other_routes_have_is_named(
+        self, field: str, value: object, instead: str | None
+    ) -> None:
+        with pytest.raises(UnsupportedParameter) as refusal:
+            ask(**{field: value}).ask()
+        assert refusal.value.param == field
+        hint = "" if instead is None else f"; use {instead}"
+        assert refusal.value.message == f"{field} is not supported{hint}"

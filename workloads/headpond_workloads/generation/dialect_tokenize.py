@@ -12,6 +12,7 @@ from headpond_workloads.generation.dialect_template import prompt_end, template_
 from headpond_workloads.generation.dialect_tools import read_tools
 from headpond_workloads.generation.items import DetokenizeItem, Prompt, TokenizeItem, Tokens
 from headpond_workloads.generation.outcome import outputs
+from headpond_workloads.generation.schema_foreign import OF_PROMPTS, check_foreign
 from headpond_workloads.generation.schema_tokenize import (
     Detokenization,
     DetokenizeRequest,
@@ -32,9 +33,12 @@ class TokenizeExchange(Exchange):
 
         Raises:
             InvalidRequest: There is not exactly one of a prompt and messages.
-            UnsupportedParameter: Special tokens are to be added to a conversation.
+            UnsupportedParameter: Special tokens are to be added to a conversation, or a field
+                is not done that would change the tokens.
         """
-        return Ask(model=self._request.model, items=(TokenizeItem(prompt=self._prompt()),))
+        request = self._request
+        check_foreign(request.model_extra or {}, type(request).model_fields, OF_PROMPTS)
+        return Ask(model=request.model, items=(TokenizeItem(prompt=self._prompt()),))
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Tokenization:
         """Return the tokens.

@@ -29,7 +29,8 @@ from headpond_workloads.generation.schema_fields import (
     Truncation,
     at_most,
 )
-from headpond_workloads.generation.schema_foreign import check_foreign
+from headpond_workloads.generation.schema_foreign import asks, check_foreign
+from headpond_workloads.generation.schema_labels import LabelledRequest
 
 MAX_CHOICES = 16
 SEED_BOUND = 2**63
@@ -57,13 +58,8 @@ class StreamOptions(BaseModel):
     include_obfuscation: Flag | None = None
 
 
-class SamplingRequest(BaseModel):
-    """The fields that mean the same in every dialect of generation.
-
-    Unknown fields are kept, for those of other servers that are to be refused.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="allow")
+class SamplingRequest(LabelledRequest):
+    """The fields that mean the same in every dialect of generation."""
 
     model: NonEmpty
     stream: Flag | None = None
@@ -75,7 +71,6 @@ class SamplingRequest(BaseModel):
     logit_bias: LogitBias = None
     seed: Annotated[Count, Field(ge=-SEED_BOUND, lt=SEED_BOUND)] | None = None
     stop: Stop | None = None
-    user: str | None = None
 
     adapter: NonEmpty | None = Field(
         default=None, description="Extension: the LoRA adapter to use, by name."
@@ -143,7 +138,7 @@ class SamplingRequest(BaseModel):
     def refuse_unsupported(
         self, names: Set[str], harmless: Mapping[str, Iterable[JsonValue]]
     ) -> None:
-        """Refuse fields that ask for what is not done: those of `names`, and other servers'.
+        """Refuse fields that ask for what is not done: those of `names`, and foreign ones.
 
         Null, and the empty values with which client libraries fill up, ask for nothing. An
         empty object asks for something: its defaults.
@@ -155,13 +150,10 @@ class SamplingRequest(BaseModel):
         Raises:
             UnsupportedParameter: Names the first such field.
         """
-        check_foreign(self.model_extra or {})
+        check_foreign(self.model_extra or {}, type(self).model_fields)
         fields = self.model_dump(include=set(names), mode="json")
         for name, value in fields.items():
-            # Zero equals false, and is no empty value.
-            if value is None or value is False or value in ("", []):
-                continue
-            if value not in harmless.get(name, ()):
+            if value is not False and asks(value, tuple(harmless.get(name, ()))):
                 raise UnsupportedParameter(f"this value of {name} is not supported", param=name)
 
     def check_stream(self) -> None:

@@ -15,7 +15,6 @@ from headpond_workloads.generation.schema_fields import (
     Count,
     Flag,
     JsonObject,
-    Metadata,
     NonEmpty,
     at_most,
 )
@@ -136,11 +135,6 @@ class ChatCompletionRequest(GenerationRequest):
     continue_final_message: Flag | None = Field(
         default=None, description="Extension: the answer goes on with the last message."
     )
-
-    metadata: Metadata | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
-    service_tier: str | None = None
 
     add_special_tokens: Flag | None = None
     audio: JsonObject | None = None

@@ -15,7 +15,6 @@ from headpond_workloads.generation.schema_fields import (
     Count,
     Flag,
     JsonObject,
-    Metadata,
     Name,
     NonEmpty,
     at_most,
@@ -144,10 +143,6 @@ class ResponseRequest(SamplingRequest):
     )
 
     max_tool_calls: Count | None = None
-    metadata: Metadata | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
-    service_tier: str | None = None
     store: Flag | None = Field(default=None, description="Accepted; nothing is ever stored.")
 
     background: Flag | None = None

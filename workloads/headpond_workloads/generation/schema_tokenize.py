@@ -13,9 +13,12 @@ DETOKENIZE_PATH = "/detokenize"
 
 
 class TokenizeRequest(BaseModel):
-    """A text, or a conversation, whose tokens are asked for."""
+    """A text, or a conversation, whose tokens are asked for.
 
-    model_config = ConfigDict(frozen=True)
+    Unknown fields are kept, for those that would change the tokens and are to be refused.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     model: NonEmpty
     prompt: str | None = None
