@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -51,7 +52,7 @@ class Database:
         """
         engine = _engine(url)
         database = cls(engine, patience_s=patience_s, clock=clock)
-        database._repeated(lambda: migrate(engine))
+        database._migrate()
         return database
 
     async def write(self, transaction: Callable[[Connection, float], Result]) -> Result:
@@ -63,11 +64,11 @@ class Database:
         Raises:
             JobsUnavailable: The database did not answer in time.
         """
-        return await asyncio.to_thread(self._repeated, lambda: self._once(transaction, "IMMEDIATE"))
+        return await self._patiently(transaction, "IMMEDIATE")
 
     async def read(self, transaction: Callable[[Connection, float], Result]) -> Result:
         """Run a transaction that only reads in a thread; see `write`."""
-        return await asyncio.to_thread(self._repeated, lambda: self._once(transaction, "DEFERRED"))
+        return await self._patiently(transaction, "DEFERRED")
 
     def close(self) -> None:
         """Close every connection."""
@@ -87,22 +88,28 @@ class Database:
             connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one()
         )
 
-    def _repeated(self, attempt: Callable[[], Result]) -> Result:
+    async def _patiently(
+        self, transaction: Callable[[Connection, float], Result], begin: str
+    ) -> Result:
         try:
-            for each in stamina.retry_context(
-                on=_may_pass,
-                attempts=None,
-                timeout=self._patience_s,
-                wait_initial=0.05,
-                wait_max=2.0,
-            ):
-                with each:
-                    return attempt()
-        except (OperationalError, InterfaceError, DBAPIError) as error:
-            if not _may_pass(error):
-                raise
-            raise JobsUnavailable(retry_after_s=2.0) from error
+            async for attempt in _attempts(timeout=self._patience_s):
+                with attempt:
+                    return await asyncio.to_thread(self._once, transaction, begin)
+        except DBAPIError as error:
+            raise _unavailable(error) from error
         raise JobsUnavailable
+
+    def _migrate(self) -> None:
+        try:
+            for attempt in _attempts(timeout=self._patience_s):
+                with attempt:
+                    migrate(self._engine)
+        except DBAPIError as error:
+            raise _unavailable(error) from error
+
+
+def _unavailable(error: DBAPIError) -> Exception:
+    return JobsUnavailable(retry_after_s=2.0) if _may_pass(error) else error
 
 
 def _may_pass(error: Exception) -> bool:
@@ -110,6 +117,16 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(error, OperationalError | InterfaceError):
         return True
     return isinstance(error, DBAPIError) and error.connection_invalidated
+
+
+_attempts = partial(
+    stamina.retry_context,
+    on=_may_pass,
+    attempts=None,
+    wait_initial=0.05,
+    wait_max=2.0,
+    wait_jitter=0.1,
+)
 
 
 def _engine(url: str) -> Engine:
