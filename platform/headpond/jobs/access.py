@@ -1,0 +1,40 @@
+"""The stores of jobs as HTTP reaches them: opened when they are first needed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headpond.jobs.database import Database
+from headpond.jobs.objects import Objects
+from headpond.jobs.settings import JobsSettings
+from headpond.jobs.store import Jobs
+
+
+class JobsAccess:
+    """A database and an object store that may be away: what is served online needs neither."""
+
+    def __init__(self, settings: JobsSettings) -> None:
+        """Keep the addresses; nothing is opened yet."""
+        self.settings = settings
+        self.objects = Objects(settings.objects_url)
+        self._opening: asyncio.Task[Database] | None = None
+
+    async def jobs(self) -> Jobs:
+        """Return the store of jobs.
+
+        Raises:
+            JobsUnavailable: The database does not answer.
+        """
+        opening = self._opening
+        if opening is None or (opening.done() and opening.exception() is not None):
+            url = self.settings.database_url
+            opening = asyncio.create_task(asyncio.to_thread(Database.open, url))
+            self._opening = opening
+        # Whoever comes meanwhile waits for the same attempt, and may go away alone.
+        return Jobs(await asyncio.shield(opening))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            (await opening).close()
