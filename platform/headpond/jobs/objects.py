@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +84,7 @@ class Objects:
         """
         await self._patiently(lambda: self._files.get_file(self._path(key), str(path)))
 
-    async def read(self, key: str) -> AsyncIterator[bytes]:
+    async def read(self, key: str) -> AsyncGenerator[bytes]:
         """Iterate over an object's content, never all of it in memory.
 
         Raises:

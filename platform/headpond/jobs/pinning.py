@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from headpond.call import Backend
@@ -61,11 +62,12 @@ def model_named(line: bytes) -> str | None:
 
 async def _first_line(objects: Objects, key: str) -> bytes:
     seen = b""
-    async for block in objects.read(key):
-        seen += block
-        line, newline, _ = seen.lstrip().partition(b"\n")
-        if newline:
-            return line
-        if len(seen) > _LOOK_BYTES:
-            return b""
+    async with aclosing(objects.read(key)) as blocks:
+        async for block in blocks:
+            seen += block
+            line, newline, _ = seen.lstrip().partition(b"\n")
+            if newline:
+                return line
+            if len(seen) > _LOOK_BYTES:
+                return b""
     return seen

@@ -284,6 +284,7 @@ def _values(connection: Connection, now_s: float, job: NewJob) -> dict[str, obje
         "idempotency_key": job.idempotency_key,
         "body_sha256": job.body_sha256,
         "status": JobStatus.VALIDATING,
+        "expired": False,
         "errors": [],
         "total": 0,
         "completed": 0,

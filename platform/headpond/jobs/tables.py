@@ -61,6 +61,7 @@ jobs = Table(
     Column("idempotency_key", Text),
     Column("body_sha256", String(64)),
     Column("status", String(16), nullable=False),
+    Column("expired", Boolean, nullable=False),
     Column("waits_for", Text),
     Column("errors", JSON, nullable=False),
     Column("total", Integer, nullable=False),
@@ -83,7 +84,8 @@ jobs = Table(
     Index(None, "tenant", "created_s", "id"),
     Index(None, "status"),
 )
-"""`completed`, `failed`, `work_done` and `usage` are of the shards that are done.
+"""`completed`, `failed`, `work_done` and `usage` are of the shards that are done; `expired`
+says that some records were given up at the deadline.
 
 `claimed_s` is when a worker last took one of its tasks: jobs take turns.
 """

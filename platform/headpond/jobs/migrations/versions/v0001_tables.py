@@ -45,6 +45,7 @@ def upgrade() -> None:
         sa.Column("idempotency_key", sa.Text(), nullable=True),
         sa.Column("body_sha256", sa.String(length=64), nullable=True),
         sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("expired", sa.Boolean(), nullable=False),
         sa.Column("waits_for", sa.Text(), nullable=True),
         sa.Column("errors", sa.JSON(), nullable=False),
         sa.Column("total", sa.Integer(), nullable=False),
