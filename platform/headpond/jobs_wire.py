@@ -8,7 +8,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 FILES_PATH = "/v1/files"
+FILE_PATH = FILES_PATH + "/{file_id}"
+CONTENT_PATH = FILE_PATH + "/content"
 BATCHES_PATH = "/v1/batches"
+BATCH_PATH = BATCHES_PATH + "/{batch_id}"
+CANCEL_PATH = BATCH_PATH + "/cancel"
 IDEMPOTENCY_KEY = "idempotency-key"
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]

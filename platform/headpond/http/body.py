@@ -32,9 +32,7 @@ async def read_body(receive: Receive, headers: Headers, limit_bytes: int) -> byt
     return body
 
 
-async def body_parts(
-    receive: Receive, headers: Headers, limit_bytes: int
-) -> AsyncGenerator[bytes]:
+async def body_parts(receive: Receive, headers: Headers, limit_bytes: int) -> AsyncGenerator[bytes]:
     """Yield the parts of a body as they come, up to a bound; see `read_body`."""
     if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"", b"identity"):
         raise InvalidRequest(

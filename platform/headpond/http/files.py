@@ -22,10 +22,16 @@ from headpond.http.upload import Upload, receive_upload
 from headpond.jobs.access import JobsAccess
 from headpond.jobs.job import NewFile, StoredFile
 from headpond.jobs.store import BATCH_INPUT, new_file_id
-from headpond.jobs_wire import FILES_PATH, FileDeleted, FileList, FileObject, FileRequest
+from headpond.jobs_wire import (
+    CONTENT_PATH,
+    FILE_PATH,
+    FILES_PATH,
+    FileDeleted,
+    FileList,
+    FileObject,
+    FileRequest,
+)
 
-FILE_PATH = FILES_PATH + "/{file_id}"
-CONTENT_PATH = FILE_PATH + "/content"
 MOST_LISTED = 10_000
 
 _INPUT_KEPT_S = 2_592_000.0

@@ -29,7 +29,9 @@ class Paging:
         """
         after = request.query_params.get("after")
         if after is not None and not _ID.fullmatch(after):
-            raise InvalidRequest("`after` must be the identifier of one in the list.", param="after")
+            raise InvalidRequest(
+                "`after` must be the identifier of one in the list.", param="after"
+            )
         given = request.query_params.get("limit", str(default))
         if not re.fullmatch(r"[0-9]{1,6}", given) or not 1 <= int(given) <= most:
             raise InvalidRequest(f"`limit` must be a number from 1 to {most}.", param="limit")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from uuid import uuid4
 
 from sqlalchemy import (
@@ -11,12 +12,14 @@ from sqlalchemy import (
     RowMapping,
     Table,
     and_,
+    case,
     delete,
     func,
     insert,
     or_,
     select,
     true,
+    tuple_,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -44,6 +47,24 @@ def new_file_id() -> str:
 def new_job_id() -> str:
     """Return an identifier for a job."""
     return f"batch_{uuid4().hex}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Records, and estimated work in bytes, of all jobs for one endpoint."""
+
+    completed: int
+    failed: int
+    work_done: int
+    work_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many jobs there are in each status, and what was done for each endpoint."""
+
+    jobs: Mapping[JobStatus, int]
+    endpoints: Mapping[str, Tally]
 
 
 class Jobs:
@@ -74,7 +95,13 @@ class Jobs:
         )
 
     async def files(
-        self, tenant: str, *, purpose: str | None = None, after: str | None = None, limit: int = 20
+        self,
+        tenant: str,
+        *,
+        purpose: str | None = None,
+        after: str | None = None,
+        limit: int = 20,
+        oldest_first: bool = False,
     ) -> Page[StoredFile]:
         """Return a tenant's files, newest first.
 
@@ -83,6 +110,7 @@ class Jobs:
             purpose: Only files of this purpose.
             after: Begin behind this file.
             limit: The most that are returned.
+            oldest_first: Turn the order round.
 
         Raises:
             InvalidRequest: `after` is none of the tenant's files.
@@ -94,7 +122,9 @@ class Jobs:
             wanted = _lasts(now_s)
             if purpose is not None:
                 wanted = and_(wanted, table.c.purpose == purpose)
-            rows, has_more = _page(connection, table, wanted, tenant, after, limit)
+            rows, has_more = _page(
+                connection, table, wanted, tenant, after, limit, oldest_first=oldest_first
+            )
             return Page(tuple(map(file_of, rows)), has_more)
 
         return await self._database.read(find)
@@ -131,6 +161,21 @@ class Jobs:
         except IntegrityError:
             # Another request with the key was quicker: the second look finds its job.
             return await self._database.write(_creation(job))
+
+    async def made(self, tenant: str, idempotency_key: str, body_sha256: str) -> Job | None:
+        """Return the job that an earlier request with an idempotency key has made, if any.
+
+        Raises:
+            IdempotencyConflict: That was another request.
+            JobsUnavailable: The database did not answer.
+        """
+        same = tables.jobs.c.idempotency_key == idempotency_key
+
+        def find(connection: Connection, now_s: float) -> Job | None:
+            known = _found(connection, tenant, same, body_sha256)
+            return None if known is None else _job(connection, now_s, known, tenant)
+
+        return await self._database.read(find)
 
     async def job(self, job_id: str, tenant: str) -> Job:
         """Return a job.
@@ -193,19 +238,13 @@ class Jobs:
 
         return await self._database.write(stop)
 
-    async def counts(self) -> dict[JobStatus, int]:
-        """Return how many jobs there are in each status, over all tenants, for metrics.
+    async def totals(self) -> Totals:
+        """Return what there is and was done over all tenants, for metrics.
 
         Raises:
             JobsUnavailable: The database did not answer.
         """
-        table = tables.jobs
-        query = select(table.c.status, func.count()).group_by(table.c.status)
-
-        def count(connection: Connection, _: float) -> dict[JobStatus, int]:
-            return {JobStatus(status): number for status, number in connection.execute(query)}
-
-        return await self._database.read(count)
+        return await self._database.read(lambda connection, _: _totals(connection))
 
 
 def add_file(connection: Connection, now_s: float, file: NewFile) -> StoredFile:
@@ -250,12 +289,19 @@ def _known(connection: Connection, job: NewJob) -> str | None:
     same = table.c.id == job.id
     if job.idempotency_key is not None:
         same = or_(same, table.c.idempotency_key == job.idempotency_key)
+    return _found(connection, job.tenant, same, job.body_sha256)
+
+
+def _found(
+    connection: Connection, tenant: str, same: ColumnElement[bool], body_sha256: str | None
+) -> str | None:
+    table = tables.jobs
     row = connection.execute(
-        select(table.c.id, table.c.body_sha256).where(table.c.tenant == job.tenant, same)
+        select(table.c.id, table.c.body_sha256).where(table.c.tenant == tenant, same)
     ).one_or_none()
     if row is None:
         return None
-    if row.body_sha256 != job.body_sha256:
+    if row.body_sha256 != body_sha256:
         raise IdempotencyConflict
     return str(row.id)
 
@@ -296,6 +342,18 @@ def _values(connection: Connection, now_s: float, job: NewJob) -> dict[str, obje
         "deadline_s": now_s + job.window_s,
         "claimed_s": 0.0,
     }
+
+
+def _totals(connection: Connection) -> Totals:
+    table = tables.jobs
+    counted = select(table.c.status, func.count()).group_by(table.c.status)
+    jobs = {JobStatus(status): number for status, number in connection.execute(counted)}
+    columns = (table.c.completed, table.c.failed, table.c.work_done)
+    left = case((table.c.status.in_(_OVER), 0), else_=table.c.work_total - table.c.work_done)
+    summed = select(table.c.endpoint, *map(func.sum, columns), func.sum(left))
+    rows = connection.execute(summed.group_by(table.c.endpoint))
+    endpoints = {endpoint: Tally(*map(int, sums)) for endpoint, *sums in rows}
+    return Totals(jobs, endpoints)
 
 
 def _lasts(now_s: float) -> ColumnElement[bool]:
@@ -339,15 +397,17 @@ def _page(
     tenant: str,
     after: str | None,
     limit: int,
+    *,
+    oldest_first: bool = False,
 ) -> tuple[list[RowMapping], bool]:
     query = select(table).where(table.c.tenant == tenant, wanted)
     if after is not None:
         last = _row(connection, table, after)
         if last is None or last["tenant"] != tenant:
             raise InvalidRequest(f"`{after}` is not in the list.", param="after")
-        earlier = table.c.created_s < last["created_s"]
-        same = and_(table.c.created_s == last["created_s"], table.c.id < after)
-        query = query.where(or_(earlier, same))
-    query = query.order_by(table.c.created_s.desc(), table.c.id.desc()).limit(limit + 1)
-    rows = list(connection.execute(query).mappings())
+        place, end = tuple_(table.c.created_s, table.c.id), (last["created_s"], after)
+        query = query.where(place > end if oldest_first else place < end)
+    columns = (table.c.created_s, table.c.id)
+    order = columns if oldest_first else tuple(column.desc() for column in columns)
+    rows = list(connection.execute(query.order_by(*order).limit(limit + 1)).mappings())
     return rows[:limit], len(rows) > limit

@@ -104,7 +104,7 @@ async def test_a_new_job_tells_what_was_asked(jobs: Jobs, clock: FakeClock) -> N
     assert job.metadata == {"for": "tests"}
     assert (job.created_s, job.deadline_s) == (clock(), clock() + 86_400.0)
     assert job.progress.total == 0
-    assert await jobs.counts() == {JobStatus.VALIDATING: 1}
+    assert (await jobs.totals()).jobs == {JobStatus.VALIDATING: 1}
     with pytest.raises(NotFound):
         await jobs.job(job.id, "brook")
 
