@@ -62,8 +62,11 @@ async def echo_backend(folder: Path) -> AsyncIterator[LocalBackend]:
 
 
 @asynccontextmanager
-async def batch_app(folder: Path, settings: Settings, jobs: JobsSettings) -> AsyncIterator[ASGIApp]:
-    """Build an app with files and batches."""
+async def batch_app(
+    folder: Path, settings: Settings, jobs: JobsSettings, *, workers: int = 1
+) -> AsyncIterator[ASGIApp]:
+    """Build an app with files and batches, and let so many workers run."""
+    del workers
     access = JobsAccess(jobs)
     async with echo_backend(folder) as backend:
         yield build_app([record], backend, settings, jobs=JobsDoor(access))
@@ -72,22 +75,31 @@ async def batch_app(folder: Path, settings: Settings, jobs: JobsSettings) -> Asy
 
 @contextmanager
 def batch_server(
-    folder: Path, *, settings: Settings | None = None, jobs: JobsSettings | None = None
+    folder: Path,
+    *,
+    settings: Settings | None = None,
+    jobs: JobsSettings | None = None,
+    workers: int = 1,
 ) -> Iterator[str]:
     """Serve such an app on a free port by a thread of its own, and yield its base URL."""
     with create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
-        stop = threading.Event()
+        begun, stop = threading.Event(), threading.Event()
 
         async def run() -> None:
             given = jobs or JobsSettings(data=str(folder / "data"))
-            async with batch_app(folder, settings or Settings(), given) as app:
+            async with batch_app(folder, settings or Settings(), given, workers=workers) as app:
                 server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
                 serving = asyncio.create_task(server.serve(sockets=[listening]))
+                begun.set()
                 await asyncio.to_thread(stop.wait)
                 server.should_exit = True
                 await serving
 
         served = threads.submit(asyncio.run, run())
+        served.add_done_callback(lambda _: begun.set())
+        begun.wait()
+        if served.done():
+            served.result()
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
