@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from headpond.call import ModelCard
 from headpond.jobs.computing import Pace
@@ -83,7 +85,7 @@ class Mill:
         self.computed[item.text] += 1
         return self.rule(item.text)
 
-    async def submit(self, content: bytes, **metadata: str) -> Job:
+    async def submit(self, content: bytes, *, endpoint: str = ENDPOINT, **metadata: str) -> Job:
         """Upload a file and make a job of it, as the API does."""
         file_id, job_id = new_file_id(), new_job_id()
         key = f"files/{file_id}"
@@ -99,12 +101,12 @@ class Mill:
                 key=key,
             )
         )
-        pinned = await pin(self.objects, key, self.endpoints[ENDPOINT], self.backend, job_id)
+        pinned = await pin(self.objects, key, self.endpoints[endpoint], self.backend, job_id)
         return await self.jobs.create(
             NewJob(
                 id=job_id,
                 tenant=TENANT,
-                endpoint=ENDPOINT,
+                endpoint=endpoint,
                 model=pinned.model,
                 bundle=pinned.bundle,
                 input_file_id=file_id,
@@ -137,7 +139,11 @@ class Mill:
         """Return a job as it is now."""
         return await self.jobs.job(job.id, TENANT)
 
-    async def lines(self, job: Job) -> tuple[list[dict], list[dict]]:
+    async def is_over(self, job: Job) -> bool:
+        """Say whether a job stays as it is."""
+        return (await self.job(job)).status.over
+
+    async def lines(self, job: Job) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the output and error lines of a job."""
         now = await self.job(job)
         return (
@@ -145,20 +151,26 @@ class Mill:
             await self._file_lines(now.error_file_id),
         )
 
-    async def manifest(self, job: Job) -> dict:
+    async def manifest(self, job: Job) -> dict[str, Any]:
         """Return the manifest of a job."""
         key = (await self.job(job)).manifest_key
         assert key is not None
-        manifest: dict = json.loads(await self.objects.get(key))
+        manifest: dict[str, Any] = json.loads(await self.objects.get(key))
         return manifest
 
-    async def _file_lines(self, file_id: str | None) -> list[dict]:
+    async def _file_lines(self, file_id: str | None) -> list[dict[str, Any]]:
         if file_id is None:
             return []
         file = await self.jobs.file(file_id, TENANT)
         content = await self.objects.get(file.key)
         assert hashlib.sha256(content).hexdigest() == file.sha256
         return [json.loads(line) for line in content.splitlines()]
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that other tasks, threads or processes bring about."""
+    while not await condition():  # noqa: ASYNC110 - they tell nobody
+        await asyncio.sleep(0.01)
 
 
 async def require_exactly_once(mill: Mill, job: Job, names: Sequence[str]) -> None:
