@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from pathlib import Path
 from typing import IO
 
 import fsspec  # type: ignore[import-untyped]
@@ -17,6 +18,8 @@ class FlakyFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
     cachable = False
     error_share = 0.0
     full = False
+    full_while: Path | None = None
+    """The disk is full while there is such a file: for processes that can't be told."""
     calls = 0
     errors = 0
     dice = random.Random(7)  # noqa: S311 - the same in every run
@@ -43,7 +46,8 @@ class FlakyFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
     def _err(self, *, writes: bool) -> None:
         cls = type(self)
         cls.calls += 1
-        if writes and cls.full:
+        marked = cls.full_while is not None and cls.full_while.exists()
+        if writes and (cls.full or marked):
             cls.errors += 1
             raise OSError(errno.ENOSPC, "No space left on device")
         if self.dice.random() < cls.error_share:

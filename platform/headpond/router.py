@@ -16,7 +16,7 @@ from headpond.http.app import build_app
 from headpond.http.jobs import JobsDoor
 from headpond.http.stray import with_strays
 from headpond.jobs.access import JobsAccess
-from headpond.jobs.settings import JobsSettings
+from headpond.jobs.settings import JobStore
 from headpond.registry import workloads
 from headpond.routing import RoutedBackend
 from headpond.serve_edge import behind_serve
@@ -40,7 +40,7 @@ class RouterArgs(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     settings: Settings | str = Settings()
-    jobs: JobsSettings | None = None
+    jobs: JobStore | None = None
 
 
 class RouterConfig(BaseModel):

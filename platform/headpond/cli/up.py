@@ -114,10 +114,10 @@ def _base_url(config: Mapping[str, object]) -> str:
 
 
 def _prefixes(config: Mapping[str, object]) -> Iterator[str]:
-    """Yield the prefix of each application; the proxy learns of it after the application runs."""
+    """Yield the prefix of each application that has one; the proxy learns of it after the application runs."""
     applications = config.get("applications")
     for application in applications if isinstance(applications, list) else []:
-        if isinstance(application, Mapping):
+        if isinstance(application, Mapping) and application.get("route_prefix", "/") is not None:
             yield str(application.get("route_prefix", "/")).rstrip("/")
 
 

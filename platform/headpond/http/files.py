@@ -107,7 +107,7 @@ class Files:
 
     async def _create(self, request: Request, caller: Caller) -> Response:
         headers = dict(request.scope["headers"])
-        limit_bytes = self._access.settings.most_file_bytes
+        limit_bytes = self._access.store.most_file_bytes
         jobs = await self._access.jobs()  # before 200 MB are sent for nothing
         with tempfile.TemporaryDirectory(prefix="headpond-upload-") as folder:
             path = Path(folder, "file")

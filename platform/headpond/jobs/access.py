@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from headpond.jobs.database import Database
-from headpond.jobs.objects import Objects
-from headpond.jobs.settings import JobsSettings
+from headpond.jobs.settings import JobStore
 from headpond.jobs.store import Jobs
 
 
 class JobsAccess:
     """A database and an object store that may be away: what is served online needs neither."""
 
-    def __init__(self, settings: JobsSettings) -> None:
-        """Keep the addresses; nothing is opened yet."""
-        self.settings = settings
-        self.objects = Objects(settings.objects_url)
+    def __init__(self, store: JobStore) -> None:
+        """Keep the addresses; the database is not opened yet."""
+        self.store = store
+        self.objects = store.open_objects()
         self._opening: asyncio.Task[Database] | None = None
 
     async def jobs(self) -> Jobs:
@@ -27,8 +26,7 @@ class JobsAccess:
         """
         opening = self._opening
         if opening is None or (opening.done() and opening.exception() is not None):
-            url = self.settings.database_url
-            opening = asyncio.create_task(asyncio.to_thread(Database.open, url))
+            opening = asyncio.create_task(asyncio.to_thread(self.store.open_database))
             self._opening = opening
         # Whoever comes meanwhile waits for the same attempt, and may go away alone.
         return Jobs(await asyncio.shield(opening))

@@ -83,7 +83,7 @@ class NewFile:
     expires_after_s: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class LineError:
     """What is wrong with the input, as `errors.data` of a batch lists it.
 
@@ -169,6 +169,7 @@ class Job:
         input_file_id: What it reads.
         window: `completion_window`, as asked.
         metadata: The caller's pairs.
+        output_expires_after_s: Seconds that its files are kept; None for ever.
         status: Where it is.
         waits_for: What keeps it from going on now, for people; None when nothing does.
         errors: What is wrong with the input, of a job that failed.
@@ -193,6 +194,7 @@ class Job:
     input_file_id: str
     window: str
     metadata: Mapping[str, str]
+    output_expires_after_s: float | None
     status: JobStatus
     waits_for: str | None
     errors: tuple[LineError, ...]

@@ -74,7 +74,7 @@ class Results:
             if bad is not None:
                 shard = new_task(claim.job.id, TaskKind.SHARD) | _result(now_s, bad)
                 connection.execute(insert(tables.tasks).values(**shard))
-            values = {
+            values: dict[str, object] = {
                 "total": total,
                 "failed": failed,
                 "work_total": sum(span.work for span in spans),

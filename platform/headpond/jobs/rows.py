@@ -71,6 +71,7 @@ def _job_of(row: RowMapping, now_s: float, completed: int, failed: int, lately: 
         input_file_id=row["input_file_id"],
         window=row["window"],
         metadata=row["metadata"],
+        output_expires_after_s=row["output_expires_after_s"],
         status=status,
         waits_for=row["waits_for"],
         errors=tuple(LineError(**error) for error in row["errors"]),

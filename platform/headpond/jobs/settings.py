@@ -1,53 +1,52 @@
-"""Where jobs are kept: a database and an object store, on this machine unless said."""
+"""Where jobs are kept: the same for who takes them in and for who does them."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 from platformdirs import user_data_path
 from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
-_MOST_FILE_BYTES = 200 * 10**6
-"""OpenAI's bound on a batch's input."""
+from headpond.jobs.database import Database
+from headpond.jobs.objects import Objects
 
 
-class JobsSettings(BaseModel):
-    """What routers and job workers have to agree on.
+class JobStore(BaseModel):
+    """The database and the object store of jobs.
 
     Attributes:
-        database: `sqlite:///path` or `postgresql://user@host/database`; SQLite below `data`
-            when absent.
-        objects: A folder as fsspec knows it, `s3://bucket/prefix`; one below `data` when
+        database: `sqlite:///path` or `postgresql://user@host/database`; a SQLite file in
+            `folder` when absent.
+        objects: A folder as fsspec knows it, e.g. `s3://bucket/prefix`; one in `folder` when
             absent.
-        data: Where both are when they are not said; `$HEADPOND_DATA`, else the user's data
-            folder. Relative paths start at `$HEADPOND_HOME` or the working directory.
-        most_file_bytes: The largest file that is taken in.
-        roots: Folders that jobs may read manifests below and write shards to, as URLs; none
-            unless said.
+        folder: On this machine; the user's data folder for headpond when absent.
+        most_file_bytes: The largest file that callers may upload.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    database: str | None = None
+    database: Annotated[str, Field(pattern=r"^(sqlite:///|postgresql://)")] | None = None
     objects: str | None = None
-    data: str | None = None
-    most_file_bytes: Annotated[ByteSize, Field(gt=0)] = ByteSize(_MOST_FILE_BYTES)
-    roots: tuple[str, ...] = ()
+    folder: str | None = None
+    most_file_bytes: Annotated[ByteSize, Field(gt=0)] = ByteSize(200 * 10**6)
 
-    @property
-    def database_url(self) -> str:
-        """The database's address."""
-        return self.database or f"sqlite:///{self._folder / 'jobs.db'}"
+    def open_database(self, *, patience_s: float = 5.0) -> Database:
+        """Connect, and bring the tables up to date.
 
-    @property
-    def objects_url(self) -> str:
-        """The object store's address."""
-        return self.objects or (self._folder / "objects").as_uri()
+        Raises:
+            JobsUnavailable: The database did not answer in time.
+        """
+        url = self.database or f"sqlite:///{self._folder / 'jobs.db'}"
+        return Database.open(url, patience_s=patience_s)
+
+    def open_objects(self, *, patience_s: float | None = 10.0) -> Objects:
+        """Return the object store; nothing is asked of it yet."""
+        url = self.objects or (self._folder / "objects").as_uri()
+        return Objects(url, patience_s=patience_s)
 
     @property
     def _folder(self) -> Path:
-        given = self.data or os.environ.get("HEADPOND_DATA")
-        folder = Path(given) if given else user_data_path("headpond")
-        return (os.environ.get("HEADPOND_HOME", ".") / folder).absolute()
+        if self.folder is not None:
+            return Path(self.folder).absolute()
+        return user_data_path("headpond") / "jobs"

@@ -10,9 +10,9 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from batches import ENDPOINT, MODEL, batch_app, batch_server, line, lines
+from batch_server import ENDPOINT, MODEL, batch_app, batch_server, line, lines
 from headpond.http.app import build_app
-from headpond.jobs.settings import JobsSettings
+from headpond.jobs.settings import JobStore
 from headpond.settings import ApiKey, Settings
 from headpond.testing.echo import record
 from headpond.testing.scripted import ScriptedBackend
@@ -42,7 +42,7 @@ def client(base_url: str) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture
 async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    jobs = JobsSettings(data=str(tmp_path / "data"))
+    jobs = JobStore(folder=str(tmp_path / "data"))
     async with (
         batch_app(tmp_path, Settings(), jobs, workers=0) as app,
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://t") as http,
@@ -248,13 +248,13 @@ async def test_metrics_tell_of_jobs_without_naming_any(http: httpx2.AsyncClient)
 
 
 @pytest.fixture
-def away(tmp_path: Path) -> JobsSettings:
+def away(tmp_path: Path) -> JobStore:
     (tmp_path / "taken").mkdir()
-    return JobsSettings(database=f"sqlite:///{tmp_path}/taken", objects=f"file://{tmp_path}/o")
+    return JobStore(database=f"sqlite:///{tmp_path}/taken", objects=f"file://{tmp_path}/o")
 
 
 async def test_a_database_that_is_away_is_ours_to_answer_for(
-    tmp_path: Path, away: JobsSettings
+    tmp_path: Path, away: JobStore
 ) -> None:
     async with (
         batch_app(tmp_path, Settings(), away, workers=0) as app,

@@ -14,9 +14,9 @@ import openai
 import psutil
 import pytest
 
-from batches import batch_app, batch_server
+from batch_server import batch_app, batch_server
 from headpond.http.app import ASGIApp
-from headpond.jobs.settings import JobsSettings
+from headpond.jobs.settings import JobStore
 from headpond.settings import ApiKey, Settings
 from headpond.testing.asgi import AsgiRequest
 
@@ -49,7 +49,7 @@ def other(base_url: str) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[ASGIApp]:
-    jobs = JobsSettings(data=str(tmp_path / "data"), most_file_bytes=1000)  # type: ignore[arg-type]
+    jobs = JobStore(folder=str(tmp_path / "data"), most_file_bytes=1000)  # type: ignore[arg-type]
     async with batch_app(tmp_path, Settings(), jobs) as app:
         yield app
 
@@ -223,7 +223,7 @@ async def test_an_object_that_is_gone_is_not_found(app: ASGIApp, tmp_path: Path)
 SERVER = """
 import sys, time
 from pathlib import Path
-from batches import batch_server
+from batch_server import batch_server
 with batch_server(Path(sys.argv[1])) as url:
     print(url, flush=True)
     sys.stdin.read()

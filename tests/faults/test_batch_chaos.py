@@ -1,0 +1,14 @@
+"""Jobs whose workers are killed while the store errs: the small form of `batch_chaos`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batch_chaos import storm
+
+
+@pytest.mark.timeout(90)
+async def test_each_record_is_answered_once_whatever_is_killed(tmp_path: Path) -> None:
+    await storm(tmp_path, f"sqlite:///{tmp_path}/jobs.db", records=3_000, kills=6)
