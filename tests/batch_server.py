@@ -68,7 +68,7 @@ async def batch_app(
     folder: Path, settings: Settings, jobs: JobStore, *, workers: int = 1
 ) -> AsyncIterator[ASGIApp]:
     """Build an app with files and batches, and let so many workers run."""
-    access = JobsAccess(jobs)
+    access = JobsAccess(jobs, patience_s=0.3)
     async with echo_backend(folder) as backend, AsyncExitStack() as stack:
         for number in range(workers):
             await stack.enter_async_context(working(jobs, backend, f"worker-{number}"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from functools import partial
 
 from headpond.jobs.database import Database
+from headpond.jobs.errors import JobsUnavailable
 from headpond.jobs.settings import JobStore
 from headpond.jobs.store import Jobs
 
@@ -12,9 +15,15 @@ from headpond.jobs.store import Jobs
 class JobsAccess:
     """A database and an object store that may be away: what is served online needs neither."""
 
-    def __init__(self, store: JobStore) -> None:
-        """Keep the addresses; the database is not opened yet."""
+    def __init__(self, store: JobStore, *, patience_s: float = 5.0) -> None:
+        """Keep the addresses; the database is not opened yet.
+
+        Args:
+            store: Where jobs are.
+            patience_s: So long a request waits for a database that is away.
+        """
         self.store = store
+        self._patience_s = patience_s
         self.objects = store.open_objects()
         self._opening: asyncio.Task[Database] | None = None
 
@@ -26,7 +35,8 @@ class JobsAccess:
         """
         opening = self._opening
         if opening is None or (opening.done() and opening.exception() is not None):
-            opening = asyncio.create_task(asyncio.to_thread(self.store.open_database))
+            opened = partial(self.store.open_database, patience_s=self._patience_s)
+            opening = asyncio.create_task(asyncio.to_thread(opened))
             self._opening = opening
         # Whoever comes meanwhile waits for the same attempt, and may go away alone.
         return Jobs(await asyncio.shield(opening))
@@ -35,4 +45,5 @@ class JobsAccess:
         """Close the connections."""
         opening, self._opening = self._opening, None
         if opening is not None:
-            (await opening).close()
+            with suppress(JobsUnavailable):
+                (await opening).close()

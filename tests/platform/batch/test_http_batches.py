@@ -11,6 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from batch_server import ENDPOINT, MODEL, batch_app, batch_server, line, lines
+from headpond import Client
+from headpond.errors import DeadlineExceeded
 from headpond.http.app import build_app
 from headpond.jobs.settings import JobStore
 from headpond.settings import ApiKey, Settings
@@ -89,6 +91,15 @@ def test_a_new_batch_tells_what_was_asked(client: openai.OpenAI) -> None:
     cancelled = client.batches.cancel(made.id)
     assert cancelled.status == "cancelling"
     assert cancelled.cancelling_at is not None
+
+
+def test_our_client_waits_no_longer_than_told(base_url: str) -> None:
+    with Client(base_url=base_url, api_key="sk-mill") as ours:
+        file = ours.files.create(INPUT, filename="in.jsonl")
+        batch = ours.batches.create(input_file_id=file.id, endpoint=ENDPOINT)
+        with pytest.raises(DeadlineExceeded):
+            ours.batches.wait(batch.id, poll_s=0.01, timeout_s=0.02)
+        assert ours.batches.cancel(batch.id).status == "cancelling"
 
 
 def test_lists_are_paged_newest_first(client: openai.OpenAI) -> None:
