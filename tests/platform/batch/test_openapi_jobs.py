@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from headpond.call import Accepted, ModelCard
 from headpond.http.app import ASGIApp, build_app
@@ -63,6 +64,8 @@ def test_the_app_does_what_the_document_says(app: ASGIApp, mode: GenerationMode)
     @given(case=st.one_of([operation.as_strategy(mode) for operation in jobs]))
     @FEW
     def check(case: schemathesis.Case[Any]) -> None:
-        case.call_and_validate()
+        # No schema knows which files there are, nor what their lines name.
+        unknowable = case.operation.label == "POST /v1/batches" or "after" in (case.query or {})
+        case.call_and_validate(excluded_checks=[positive_data_acceptance] if unknowable else [])
 
     check()
