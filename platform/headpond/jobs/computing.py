@@ -160,7 +160,7 @@ class ShardRun:
     def _full(self) -> bool:
         """Whether there is enough to hand in."""
         over = self._clock() - self._began_s > self._pace.shard_s
-        return over or self.tally.bytes > _OUTPUT_BYTES
+        return (over and bool(self._lines)) or self.tally.bytes > _OUTPUT_BYTES
 
     async def _lane(self) -> None:
         """Ask for one group of records after the other."""

@@ -18,8 +18,8 @@ from headpond.jobs.worker import Worker, WorkerOptions
 from headpond.testing.clock import FakeClock
 from mortality import Death, Life, MortalBackend, MortalDatabase, MortalObjects
 
-RECORDS = 150
-SHARD = 16
+RECORDS = 200
+SHARD = 8
 LEASE_S = 30.0
 
 
@@ -66,7 +66,7 @@ async def test_no_record_is_lost_or_doubled_whenever_workers_die(
         life = Life(dice.randrange(5, 120))
         deaths += await work_until_death(mortal(mill, f"worker-{deaths}", life))
         clock.advance(LEASE_S + 1.0)
-    assert deaths > 2
+    assert deaths > 1
     assert (await mill.job(job)).status is JobStatus.COMPLETED
     await require_exactly_once(mill, job, names)
     # One shard is in flight at each death, and nothing else runs again.
