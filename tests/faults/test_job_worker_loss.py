@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from batches import Mill, as_jsonl, echo_line, require_exactly_once, until
 
+from batches import Mill, as_jsonl, echo_line, require_exactly_once, until
 from headpond.jobs.job import JobStatus
 from headpond.jobs.settings import JobStore
 from testbed import Platform

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from batches import BUNDLE, TENANT, Line, Mill, as_jsonl, echo_line, mill_at, require_exactly_once
-from mortality import Death
 from headpond.call import Call, Priority
 from headpond.errors import EngineFailed, InvalidRequest, Overloaded, WorkerLost
 from headpond.jobs.computing import Pace
@@ -16,6 +15,7 @@ from headpond.jobs.job import JobStatus
 from headpond.jobs.leases import Leases
 from headpond.testing.clock import FakeClock
 from headpond.testing.echo_dialect import EchoItem
+from mortality import Death
 
 
 @pytest.fixture(params=["singly", "in groups"])
