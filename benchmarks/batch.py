@@ -35,7 +35,7 @@ from headpond.jobs.settings import JobStore
 from headpond.jobs.store import Jobs, new_file_id, new_job_id
 from load import Connection, Target, send_all
 from tables import Measure, table_cases
-from weights import Weights
+from weights import Weights, prepare
 
 PORT = 8400
 TENANT = "public"
@@ -225,13 +225,13 @@ async def in_turns(
         await asyncio.sleep(0.1)
     rows: dict[str, dict[int, dict[str, float]]] = {"without a batch": {}, "with a batch": {}}
     for number in range(rounds):
-        for name in rows:
+        for name, measured in rows.items():
             _signal_workers(server, signal.SIGCONT if name == "with a batch" else signal.SIGSTOP)
             await asyncio.sleep(3.0)
             before = (await bench.now(job)).progress.completed
             took_s = await online(kind, seconds, number)
             after = (await bench.now(job)).progress.completed
-            rows[name][number] = {
+            measured[number] = {
                 "p95_ms": quantile(took_s, 0.95) * 1e3,
                 "p50_ms": median(took_s) * 1e3,
                 "batch_records_s": (after - before) / seconds,
@@ -274,6 +274,21 @@ def vllm_batch(kind: Kind, weights: Weights, folder: Path) -> float:
     if run.returncode or len(answers.read_text().splitlines()) != len(lines):
         raise RuntimeError("run-batch failed")
     return len(lines) / took_s
+
+
+def vllm_cases(kind: Kind, folder: Path) -> list[dict[str, object]]:
+    """Return the case of vLLM's batch by itself: its server's start takes longer than a batch."""
+    rate = vllm_batch(kind, prepare(), folder)
+    print("vllm run-batch", rate, flush=True)
+    return [
+        {
+            "case": "chat, vLLM run-batch",
+            "scenario": "chat, throughput",
+            "unit": "records/s",
+            "ours": None,
+            "peers": {"vllm run-batch": rate},
+        }
+    ]
 
 
 async def measure(
@@ -330,6 +345,7 @@ def main() -> None:
     parser.add_argument("--chat", type=int, default=200, help="0 for no chat")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--vllm", action="store_true", help="vLLM's run-batch too")
     parser.add_argument("--subject", default="batch")
     options = parser.parse_args()
     makers: list[tuple[Callable[[int], Kind], int, str, dict[str, object]]] = [
@@ -347,6 +363,8 @@ def main() -> None:
             cases = asyncio.run(measure(kinds, server, Bench(store), options))
         finally:
             server.stop()
+        if options.vllm:
+            cases += vllm_cases(chats(options.chat), Path(folder))
     document = {"machine": before, "versions": versions("ray", "torch"), "cases": cases}
     print(write_results(options.subject, document))
 
