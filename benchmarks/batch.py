@@ -113,7 +113,7 @@ def chats(count: int) -> Kind:
         bodies=bodies,
         flat_out=bodies,
         clients=64,
-        rate=0.5,
+        rate=1.0,
     )
 
 
