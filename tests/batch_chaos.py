@@ -39,7 +39,7 @@ from headpond.testing.echo_dialect import EchoExchange, EchoItem, EchoRequest, E
 WORKLOADS = ("echo", "measuring", "ranking")
 SHARD = 64
 LEASE_S = 2.0
-CALL_S = 2e-3
+CALL_S = 0.02
 FULL = "disk-is-full"
 
 
@@ -78,7 +78,7 @@ class CountingBackend(AnsweringBackend):
 
 def work(folder: Path, database: str, objects: str, owner: str) -> None:
     """Be a worker, until killed."""
-    counted = os.open(folder / "computed", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    counted = os.open(folder / f"computed-{owner}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def compute(item: object) -> object:
         if not isinstance(item, EchoItem):
@@ -107,29 +107,41 @@ class Workers:
     folder: Path
     database: str
     objects: str
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     kills: int = 0
 
     def start(self) -> None:
         """Start one more."""
-        given = [str(self.folder), self.database, self.objects, f"w{time.monotonic_ns()}"]
+        owner = f"w{time.monotonic_ns()}"
+        given = [str(self.folder), self.database, self.objects, owner]
         with (self.folder / "workers.log").open("ab") as log:
-            process = subprocess.Popen(
+            self.processes[owner] = subprocess.Popen(
                 [sys.executable, __file__, "worker", *given], stdout=log, stderr=log
             )
-        self.processes.append(process)
 
     def kill(self, dice: random.Random) -> None:
-        """Kill one, as the machine would when it has no memory left."""
-        process = dice.choice(self.processes)
+        """Kill one that works and start another, as when the machine has no memory left."""
+        busy = [owner for owner in self.processes if self._has_computed(owner)]
+        if not busy:
+            return
+        process = self.processes.pop(dice.choice(busy))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        self.processes.remove(process)
         self.kills += 1
+        self.start()
+
+    def computed(self) -> Counter[str]:
+        """Return what all of them have computed, by how often."""
+        files = self.folder.glob("computed-*")
+        return Counter(name for file in files for name in file.read_text().split())
+
+    def _has_computed(self, owner: str) -> bool:
+        counted = self.folder / f"computed-{owner}"
+        return counted.exists() and counted.stat().st_size > 0
 
     def stop(self) -> None:
         """Kill all."""
-        for process in self.processes:
+        for process in self.processes.values():
             process.kill()
             process.wait()
 
@@ -151,8 +163,11 @@ def lines_of(workload: str, count: int) -> tuple[list[str], bytes]:
 
 async def storm(
     folder: Path, database: str, *, records: int, kills: int, seed: int = 0
-) -> Counter[str]:
-    """Run three jobs to their end, whatever happens to the workers; return what was computed.
+) -> tuple[Counter[str], int]:
+    """Run three jobs to their end, whatever happens to the workers.
+
+    Returns:
+        What was computed, by how often, and how many workers were killed.
 
     Raises:
         AssertionError: A record was lost or doubled.
@@ -182,24 +197,24 @@ async def storm(
         assert len(output) == len(names)
         assert {line["response"]["bundle"] for line in output} == {job.bundle}
     mill.database.close()
-    computed = Counter((folder / "computed").read_text().split())
+    computed = workers.computed()
     assert set(computed) == {name for _, names in jobs.values() for name in names}
     # A worker runs two shards at once: no more than these run again for each kill.
     assert computed.total() - len(computed) <= workers.kills * 2 * SHARD
-    return computed
+    return computed, workers.kills
 
 
 async def _rage(
     mill: Mill, workers: Workers, jobs: Sequence[Job], dice: random.Random, kills: int
 ) -> None:
     """Kill workers, and fill the disk for a while, until all jobs are over."""
-    full = workers.folder / FULL
+    full, was_full = workers.folder / FULL, False
     while not all([await mill.is_over(job) for job in jobs]):
-        await asyncio.sleep(dice.uniform(0.5, 1.5))
+        await asyncio.sleep(dice.uniform(0.3, 1.0))
         if workers.kills < kills:
             workers.kill(dice)
-            workers.start()
-        if workers.kills == kills // 2:
+        if workers.kills == kills // 2 and not was_full:
+            was_full = True
             full.touch()
             await asyncio.sleep(1.0)
             full.unlink()
@@ -220,14 +235,14 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         database = asked.database or f"sqlite:///{folder}/jobs.db"
         began_s = time.monotonic()
-        computed = asyncio.run(
+        computed, kills = asyncio.run(
             storm(Path(folder), database, records=asked.records, kills=asked.kills, seed=asked.seed)
         )
         again = computed.total() - len(computed)
         took_s = time.monotonic() - began_s
         sys.stdout.write(
             f"{len(computed)} records, each once over the files, in {took_s:.0f} s; "
-            f"{asked.kills} kills; {again} computed again\n"
+            f"{kills} kills; {again} computed again\n"
         )
 
 

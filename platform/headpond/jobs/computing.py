@@ -18,6 +18,7 @@ from headpond.call import Priority
 from headpond.errors import HeadpondError, ModelNotFound, Overloaded, RateLimited, WorkerLost
 from headpond.jobs.asking import Asker, Question
 from headpond.jobs.claim import Orders
+from headpond.jobs.job import JobStatus
 from headpond.jobs.records import Record, ResultLine, poisoned, stopped
 from headpond.units import Work
 
@@ -68,6 +69,7 @@ class ShardRun:
     Attributes:
         tally: What is done so far.
         waits_for: Why it stopped early, when nothing answered.
+        gave_up: Why records were not computed that now have an error for it.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class ShardRun:
         self._lanes: set[asyncio.Task[None]] = set()
         self.tally = Tally()
         self.waits_for: str | None = None
+        self.gave_up: JobStatus | None = None
 
     def obey(self, orders: Orders) -> None:
         """Take new orders."""
@@ -126,6 +129,7 @@ class ShardRun:
         if self._orders.stop is not None:
             for record in self._records:
                 if record.index not in self._lines:
+                    self.gave_up = self._orders.stop
                     self._keep(record, stopped(record, self._orders.stop))
 
     def done(self) -> list[ResultLine]:
@@ -160,7 +164,7 @@ class ShardRun:
     def _full(self) -> bool:
         """Whether there is enough to hand in."""
         over = self._clock() - self._began_s > self._pace.shard_s
-        return over or self.tally.bytes > _OUTPUT_BYTES
+        return (over and bool(self._lines)) or self.tally.bytes > _OUTPUT_BYTES
 
     async def _lane(self) -> None:
         """Ask for one group of records after the other."""

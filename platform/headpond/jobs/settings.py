@@ -42,7 +42,7 @@ class JobStore(BaseModel):
 
     def open_objects(self, *, patience_s: float | None = 10.0) -> Objects:
         """Return the object store; nothing is asked of it yet."""
-        url = self.objects or (self._folder / "objects").as_uri()
+        url = self.objects or f"file://{self._folder / 'objects'}"
         return Objects(url, patience_s=patience_s)
 
     @property

