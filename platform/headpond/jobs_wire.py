@@ -236,11 +236,13 @@ class ResultResponse(BaseModel):
     Attributes:
         status_code: As the endpoint would have answered; a refusal is 4xx.
         request_id: The server's name for the call.
+        bundle: What computed it; an addition to OpenAI's fields.
         body: The answer's JSON.
     """
 
     status_code: int
     request_id: str | None = None
+    bundle: str | None = None
     body: object = None
 
 

@@ -27,3 +27,5 @@ def test_demo_shows_one_working_call_per_workload_and_stops() -> None:
     assert '"finish_reason"' in done.stdout
     assert "# speech: whisper-tiny-en" in done.stdout
     assert "forward" in done.stdout
+    assert "# batch: completed by all-minilm-l6-v2@" in done.stdout
+    assert '"custom_id":"second"' in done.stdout

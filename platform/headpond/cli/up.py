@@ -15,14 +15,17 @@ from typing import Annotated
 import httpx2
 import typer
 
+from headpond import Client
 from headpond.cli.console import people, refusals
-from headpond.errors import NotReady
+from headpond.errors import NotFound, NotReady
 from headpond.ray_env import RAY_ENV, apply_ray_env
 from headpond.registry import workloads
 
 _DEFAULT_CONFIG = Path("deployments/local.yaml")
 _READY_TIMEOUT_S = 600.0
 _POLL_S = 0.2
+_BATCH_TIMEOUT_S = 120.0
+_SHOWN_TEXT = 200
 
 Config = Annotated[Path, typer.Argument(help="A Serve config file.", exists=True, dir_okay=False)]
 Cpus = Annotated[int, typer.Option(help="CPUs that Ray may reserve, as a count of reservations.")]
@@ -64,6 +67,7 @@ def demo(
     """Start the platform, show one working call per workload, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
         _show_calls(base_url)
+        _show_batch(base_url)
         if not once:
             people.print(f"\nUp at {base_url}; Ctrl-C stops it.")
             _wait_for_signal()
@@ -158,6 +162,30 @@ def _show_calls(base_url: str) -> None:
             f"  -d '{json.dumps(body)}'"
         )
         typer.echo(json.dumps(answer.json(), indent=2, ensure_ascii=False))
+
+
+def _show_batch(base_url: str) -> None:
+    """Run a batch of two records by the first model, where batches are served."""
+    with Client(base_url=base_url) as client:
+        model = client.models.list().data[0]
+        route = workloads()[model.workload or ""].routes[0]
+        body = {**route.example, "model": model.id}
+        lines = [
+            json.dumps({"custom_id": name, "method": "POST", "url": route.path, "body": body})
+            for name in ("first", "second")
+        ]
+        try:
+            file = client.files.create("\n".join(lines).encode(), filename="demo.jsonl")
+        except NotFound:
+            return
+        started = time.monotonic()
+        batch = client.batches.create(input_file_id=file.id, endpoint=route.path)
+        batch = client.batches.wait(batch.id, timeout_s=_BATCH_TIMEOUT_S)
+        took_s = time.monotonic() - started
+        typer.echo(f"\n# batch: {batch.status} by {batch.bundle} ({took_s:.2f} s)")
+        typer.echo(f"headpond batch submit demo.jsonl --endpoint {route.path} --wait")
+        for result in client.batches.results(batch):
+            typer.echo(f"{result.model_dump_json()[:_SHOWN_TEXT]}…")
 
 
 def _wait_for_signal() -> None:
