@@ -25,6 +25,8 @@ from headpond.errors import NotReady
 from headpond.jobs.computing import Pace
 from headpond.jobs.endpoints import batch_endpoints
 from headpond.jobs.settings import JobStore
+from headpond.jobs.store import Jobs
+from headpond.jobs.sweeping import keep_sweeping
 from headpond.jobs.worker import Worker, WorkerOptions
 from headpond.registry import workloads
 from headpond.routing import RoutedBackend
@@ -82,9 +84,10 @@ class JobWorker:
         self._backend = RoutedBackend(connect)
         self._database = await asyncio.to_thread(args.store.open_database, patience_s=_PATIENCE_S)
         replica = serve.get_replica_context().replica_id.unique_id
+        objects = args.store.open_objects(patience_s=_PATIENCE_S)
         self._worker = Worker(
             self._database,
-            args.store.open_objects(patience_s=_PATIENCE_S),
+            objects,
             self._backend,
             batch_endpoints(workloads().values()),
             owner=f"{socket.gethostname()}/{os.getpid()}/{replica}",
@@ -93,6 +96,7 @@ class JobWorker:
         self._tasks = [
             asyncio.create_task(self._keep_looking()),
             asyncio.create_task(self._worker.run()),
+            asyncio.create_task(keep_sweeping(Jobs(self._database), objects)),
         ]
 
     async def check_health(self) -> None:
@@ -109,12 +113,12 @@ class JobWorker:
         """Hand in what is under way, within the time there is."""
         if not hasattr(self, "_tasks"):
             return
-        looking, working = self._tasks
+        _, working, _ = self._tasks
         self._worker.stop()
         await asyncio.wait({working}, timeout=self._drain_s)
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(looking, working, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._backend.stop()
         self._database.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -145,6 +145,32 @@ class Jobs:
             return file
 
         return await self._database.write(forget)
+
+    async def expired_files(self, *, limit: int = 100) -> tuple[StoredFile, ...]:
+        """Return files of all tenants whose time is over and that no job needs any more.
+
+        Raises:
+            JobsUnavailable: The database did not answer.
+        """
+        table = tables.files
+        needed = select(tables.jobs.c.input_file_id).where(tables.jobs.c.status.not_in(_OVER))
+
+        def find(connection: Connection, now_s: float) -> tuple[StoredFile, ...]:
+            over = table.c.expires_s <= now_s
+            query = select(table).where(over, table.c.id.not_in(needed)).limit(limit)
+            return tuple(map(file_of, connection.execute(query).mappings()))
+
+        return await self._database.read(find)
+
+    async def forget_files(self, file_ids: Sequence[str]) -> None:
+        """Forget files whose objects are deleted.
+
+        Raises:
+            JobsUnavailable: The database did not answer.
+        """
+        table = tables.files
+        gone = delete(table).where(table.c.id.in_(file_ids))
+        await self._database.write(lambda connection, _: connection.execute(gone))
 
     async def create(self, job: NewJob) -> Job:
         """Make a job; its input is read later, by a worker.
