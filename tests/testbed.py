@@ -82,7 +82,7 @@ def serve_config(folder: Path, port: int) -> Path:
                 "name": "router",
                 "route_prefix": "/",
                 "import_path": "headpond.router:build",
-                "args": {"settings": settings},
+                "args": {"settings": settings, "jobs": {"folder": str(folder / "jobs")}},
                 "deployments": [
                     {
                         "name": "Router",
