@@ -167,7 +167,10 @@ def _show_calls(base_url: str) -> None:
 def _show_batch(base_url: str) -> None:
     """Run a batch of two records by the first model, where batches are served."""
     with Client(base_url=base_url) as client:
-        model = client.models.list().data[0]
+        models = client.models.list().data
+        if not models:
+            return
+        model = models[0]
         route = workloads()[model.workload or ""].routes[0]
         body = {**route.example, "model": model.id}
         lines = [
