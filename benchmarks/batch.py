@@ -220,7 +220,7 @@ async def in_turns(
     bench: Bench, kind: Kind, bundle: str, server: Server, *, rounds: int, seconds: float
 ) -> dict[str, dict[int, dict[str, float]]]:
     """Measure online latency with and without a batch that runs, one after the other."""
-    job = await bench.submit(kind, bundle, repeat=50)
+    job = await bench.submit(kind, bundle, repeat=40_000 // len(kind.bodies))
     while (await bench.now(job)).progress.completed == 0:
         await asyncio.sleep(0.1)
     rows: dict[str, dict[int, dict[str, float]]] = {"without a batch": {}, "with a batch": {}}
