@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import os
 import random
 import signal
 import subprocess
@@ -220,7 +221,7 @@ async def in_turns(
     bench: Bench, kind: Kind, bundle: str, server: Server, *, rounds: int, seconds: float
 ) -> dict[str, dict[int, dict[str, float]]]:
     """Measure online latency with and without a batch that runs, one after the other."""
-    job = await bench.submit(kind, bundle, repeat=50)
+    job = await bench.submit(kind, bundle, repeat=40_000 // len(kind.bodies))
     while (await bench.now(job)).progress.completed == 0:
         await asyncio.sleep(0.1)
     rows: dict[str, dict[int, dict[str, float]]] = {"without a batch": {}, "with a batch": {}}
@@ -261,10 +262,9 @@ def vllm_batch(kind: Kind, weights: Weights, folder: Path) -> float:
         *("--model", str(weights.folder), "--served-model-name", "m", "--dtype", "bfloat16"),
         *("--max-model-len", "8192"),
     ]
-    env = {"VLLM_CPU_OMP_THREADS_BIND": "0-1", "LD_PRELOAD": vllm_preload()}
-    with subprocess.Popen(
-        command, env={**env, "HF_HUB_OFFLINE": "1"}, stderr=subprocess.PIPE
-    ) as run:
+    own = {"VLLM_CPU_OMP_THREADS_BIND": "0-1", "LD_PRELOAD": vllm_preload()}
+    env = {**os.environ, **own, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as run:
         began_s = 0.0
         for line in run.stderr or ():
             # Its progress bar appears when the engine takes the first record.

@@ -190,11 +190,11 @@ async def storm(
         await _rage(mill, workers, [job for job, _ in jobs.values()], dice, kills)
     finally:
         workers.stop()
-    for job, names in jobs.values():
+    for job, asked in jobs.values():
         assert (await mill.job(job)).status is JobStatus.COMPLETED
-        await require_exactly_once(mill, job, names)
+        await require_exactly_once(mill, job, asked)
         output, _ = await mill.lines(job)
-        assert len(output) == len(names)
+        assert len(output) == len(asked)
         assert {line["response"]["bundle"] for line in output} == {job.bundle}
     mill.database.close()
     computed = workers.computed()

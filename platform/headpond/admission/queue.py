@@ -148,6 +148,11 @@ class FairQueue(Generic[Content]):
         """How many entries wait in each bucket that holds some, by when they began to."""
         return self._in_bucket
 
+    @property
+    def awaited(self) -> bool:
+        """Whether anything waits that is no batch work."""
+        return any(lines for each, lines in self._lines.items() if each is not Priority.BATCH)
+
     def append(self, entries: Sequence[Waiting[Content]]) -> None:
         """Let all entries of one call wait, or none.
 

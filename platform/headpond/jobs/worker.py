@@ -29,6 +29,8 @@ from headpond.jobs.writing import write_files
 
 log = structlog.get_logger(__name__)
 
+_BEAT_S = 3.0
+"""So often a worker tells how far it is, and hears what it is to do, or oftener."""
 _DELAY_S = 5.0
 _LEAST_TAIL = 16
 _MOST_READS = 10
@@ -206,7 +208,7 @@ class Worker:
     ) -> None:
         """Renew the lease again and again; a lease that is lost ends the work."""
         while True:
-            await self._sleep(self._options.lease_s / 3)
+            await self._sleep(min(self._options.lease_s / 3, _BEAT_S))
             try:
                 completed, failed = (0, 0) if shard is None else shard.counts
                 orders = await self._leases.renew(claim, completed=completed, failed=failed)

@@ -339,8 +339,13 @@ class Scheduler:
                 turn.inputs.append((item, item.inlet.take()))
 
     def _next_group(self) -> list[Item]:
-        """Return the group whose turn it is, less the batch work that stands aside."""
+        """Return the group whose turn it is, less the batch work that stands aside.
+
+        It does not where others wait for the slots it has: these are free sooner so.
+        """
         roster = self.residency.roster
+        if self.queue.awaited:
+            return roster.next_group()
         for _ in range(len(roster.groups)):
             if group := self._standing_aside.kept(roster.next_group(), roster):
                 return group

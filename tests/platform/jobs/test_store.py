@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection
 
 from headpond.errors import InvalidRequest, NotFound
 from headpond.jobs.database import Database
 from headpond.jobs.errors import FileInUse, IdempotencyConflict, JobsUnavailable
 from headpond.jobs.job import JobStatus, NewFile, NewJob, StoredFile
 from headpond.jobs.store import Jobs, new_file_id, new_job_id
+from headpond.jobs.tables import metadata
 from headpond.testing.clock import FakeClock
 
 BUNDLE = "echo@1.0.0+0123456789ab"
@@ -141,3 +145,10 @@ async def test_a_database_that_is_away_is_an_error_to_try_again(tmp_path: Path) 
     with pytest.raises(JobsUnavailable) as caught:
         Database.open(f"sqlite:///{tmp_path}", patience_s=0.1)  # a folder is no database
     assert caught.value.retryable
+
+
+async def test_the_migrations_make_the_tables_that_the_code_knows(database: Database) -> None:
+    def differences(connection: Connection, _: float) -> list[object]:
+        return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+    assert await database.read(differences) == []
