@@ -15,6 +15,7 @@ from openai.types import Batch
 from batch_server import ENDPOINT, MODEL, batch_server, line, lines
 from headpond import AsyncClient, Client
 from headpond.errors import NotFound
+from headpond.jobs_wire import Batch as OurBatch
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_our_client_waits_and_reads_results(ours: Client, tmp_path: Path) -> Non
     asked = {"input_file_id": file.id, "endpoint": ENDPOINT, "idempotency_key": f"k-{file.id}"}
     batch = ours.batches.create(**asked)  # type: ignore[arg-type]
     assert ours.batches.create(**asked).id == batch.id  # type: ignore[arg-type]
-    seen = []
+    seen: list[OurBatch] = []
     batch = ours.batches.wait(batch.id, poll_s=0.05, timeout_s=30, on_progress=seen.append)
     assert batch.status == "completed"
     assert seen[-1] == batch
