@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
 import psutil
 import pytest
 
@@ -43,6 +44,14 @@ class Platform:
     def direct(self, alias: str) -> str:
         """The base URL of a model's own replicas."""
         return f"{self.base_url}/models/{alias}"
+
+    def bundle_of(self, alias: str) -> str:
+        """The one bundle behind an alias, as callers are told of it."""
+        url = f"{self.base_url}/v1/models"
+        answer = httpx2.get(url, headers={"authorization": f"Bearer {KEY}"}, timeout=10)
+        models = answer.raise_for_status().json()["data"]
+        bundle: str = next(each["bundles"][0] for each in models if each["id"] == alias)
+        return bundle
 
     def replicas(self, deployment: str) -> list[psutil.Process]:
         """The processes of one deployment's replicas."""
@@ -78,7 +87,7 @@ def serve_config(folder: Path, port: int) -> Path:
                 "name": "router",
                 "route_prefix": "/",
                 "import_path": "headpond.router:build",
-                "args": {"settings": settings},
+                "args": {"settings": settings, "jobs": {"folder": str(folder / "jobs")}},
                 "deployments": [
                     {
                         "name": "Router",
@@ -91,6 +100,17 @@ def serve_config(folder: Path, port: int) -> Path:
                         },
                     }
                 ],
+            },
+            {
+                "name": "jobs",
+                "route_prefix": None,
+                "import_path": "headpond.jobs.deployment:build",
+                "args": {
+                    "store": {"folder": str(folder / "jobs")},
+                    "lease_s": 3,
+                    "shard_s": 1,
+                    "in_flight": 8,
+                },
             },
             model("echo", "echo", bundle=str(write_echo_bundle(folder / "echo", step_ms=5))),
             model(

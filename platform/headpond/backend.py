@@ -67,6 +67,12 @@ class LocalBackend:
         del model
         return self.record.name
 
+    def bundle_of(self, model: str, token: str) -> str | None:
+        """Return the bundle served here, when the model is one of its names."""
+        del token
+        known = model == self.alias or model in self.manifest.names
+        return self.manifest.ref if known else None
+
     @property
     def card(self) -> ModelCard:
         """The one model served here."""

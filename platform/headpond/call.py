@@ -190,6 +190,18 @@ class Backend(Protocol):
         """Return the workload that a model serves; None when there is no such model."""
         ...
 
+    def bundle_of(self, model: str, token: str) -> str | None:
+        """Return the bundle that a call for a model would go to now, as in `Accepted.bundle`.
+
+        Args:
+            model: An alias or a version.
+            token: Chooses, where an alias has several: equal tokens choose the same.
+
+        Raises:
+            NotReady: The model is known, and its bundle is not, as nothing has answered yet.
+        """
+        ...
+
     async def models(self) -> Sequence[ModelCard]:
         """Return the models that can be asked for, by name."""
         ...

@@ -20,6 +20,7 @@ from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
 
 from headpond.deployment import ModelArgs
 from headpond.errors import InvalidRequest, NotReady
+from headpond.jobs.deployment import JobWorkerArgs
 from headpond.router import RouterArgs
 
 _POLL_S = 0.2
@@ -69,6 +70,7 @@ def parse_config(config: Mapping[str, object]) -> ServeDeploySchema:
     builders: dict[str, type[BaseModel]] = {
         "headpond.deployment:build": ModelArgs,
         "headpond.router:build": RouterArgs,
+        "headpond.jobs.deployment:build": JobWorkerArgs,
     }
     for app in schema.applications:
         if (args := builders.get(app.import_path)) is not None:

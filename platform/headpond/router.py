@@ -13,7 +13,10 @@ from ray.serve import Application, Deployment
 from headpond.bundle.alias import AliasTable
 from headpond.deployment import MAX_ONGOING, resolved
 from headpond.http.app import build_app
+from headpond.http.jobs import JobsDoor
 from headpond.http.stray import with_strays
+from headpond.jobs.access import JobsAccess
+from headpond.jobs.settings import JobStore
 from headpond.registry import workloads
 from headpond.routing import RoutedBackend
 from headpond.serve_edge import behind_serve
@@ -30,11 +33,14 @@ class RouterArgs(BaseModel):
 
     Attributes:
         settings: Keys, tenants and telemetry: inline, or the path of a YAML file.
+        jobs: Where files and batches are kept, `{}` for this machine; without it there are
+            none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     settings: Settings | str = Settings()
+    jobs: JobStore | None = None
 
 
 class RouterConfig(BaseModel):
@@ -57,6 +63,7 @@ class Router:
         self._settings = resolved(args.settings)
         configure_logging(self._settings, sys.__stderr__)
         self._backend = RoutedBackend(connect)
+        self._jobs = None if args.jobs is None else JobsDoor(JobsAccess(args.jobs))
 
     async def reconfigure(self, config: dict[str, object]) -> None:
         """Take a new alias table; called by Serve at start and on every change."""
@@ -65,7 +72,8 @@ class Router:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the app of every workload that is installed."""
-        app = build_app(list(workloads().values()), self._backend, self._settings)
+        records = list(workloads().values())
+        app = build_app(records, self._backend, self._settings, jobs=self._jobs)
         return behind_serve(with_strays(app, self._backend.knows))
 
 

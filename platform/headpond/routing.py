@@ -54,6 +54,7 @@ class RoutedBackend:
         self._statuses: dict[str, Sequence[ReplicaStatus]] = {}
         self._served_s: dict[str, float] = {}
         self._workloads: dict[str, str] = {}
+        self._bundles: dict[str, str] = {}
         self._polling: asyncio.Task[None] | None = None
         self._hub = LaneHub()
 
@@ -111,6 +112,19 @@ class RoutedBackend:
         """Return the workload of an alias or a version whose application has ever answered."""
         apps = self._aliases.targets().get(model) or [self._version(model) or ""]
         return next((self._workloads[app] for app in apps if app in self._workloads), None)
+
+    def bundle_of(self, model: str, token: str) -> str | None:
+        """Return the bundle of the application that a call for a model would go to now.
+
+        Raises:
+            NotReady: The application has never answered.
+        """
+        app = self._aliases.choose(model, token) or self._version(model)
+        if app is None:
+            return None
+        if app not in self._bundles:
+            raise NotReady(f"The model `{model}` is not ready yet.", retry_after_s=1.0)
+        return self._bundles[app]
 
     async def models(self) -> Sequence[ModelCard]:
         """Return one card per alias whose application has answered."""
@@ -193,10 +207,12 @@ class RoutedBackend:
             del self._handles[gone]
             self._served_s.pop(gone, None)
             self._workloads.pop(gone, None)
+            self._bundles.pop(gone, None)
         polled = await asyncio.gather(*(self._status(app) for app in self._handles))
         self._statuses = dict(zip(self._handles, polled, strict=True))
         answered = {app: known[0] for app, known in self._statuses.items() if known}
         self._workloads |= {app: status.card.workload for app, status in answered.items()}
+        self._bundles |= {app: status.bundle for app, status in answered.items()}
 
     async def _status(self, app: str) -> Sequence[ReplicaStatus]:
         try:

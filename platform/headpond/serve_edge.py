@@ -6,6 +6,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headpond.http.headers import request_id
+from headpond.jobs_wire import FILES_PATH
 
 _REQUEST_ID = b"x-request-id"
 _DISCONNECT_DISABLED = b"x-request-disconnect-disabled"
@@ -34,8 +35,8 @@ def plain_headers(app: ASGIApp) -> ASGIApp:
     `x-headpond-deadline-ms`.
 
     To notice when a caller goes away, Serve reads all that comes, into a queue without
-    bounds: whoever sends faster than is taken in fills the memory. A WebSocket's app reads
-    itself, and notices, so that Serve is told not to.
+    bounds: whoever sends faster than is taken in fills the memory. The apps of WebSockets
+    and of uploaded files read themselves, and notice, so that Serve is told not to.
     """
 
     async def edge(scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,12 +44,19 @@ def plain_headers(app: ASGIApp) -> ASGIApp:
             headers = [pair for pair in scope["headers"] if _passes(*pair)]
             identifier = request_id(dict(scope["headers"])).encode()
             headers.append((_REQUEST_ID, identifier))
-            if scope["type"] == "websocket":
+            if _reads_itself(scope):
                 headers.append((_DISCONNECT_DISABLED, b"?1"))
             scope = {**scope, "headers": headers}
         await app(scope, receive, send)
 
     return edge
+
+
+def _reads_itself(scope: Scope) -> bool:
+    if scope["type"] == "websocket":
+        return True
+    path: str = scope["path"]
+    return scope["method"] == "POST" and path.endswith(FILES_PATH)
 
 
 def _passes(name: bytes, value: bytes) -> bool:

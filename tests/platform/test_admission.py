@@ -411,7 +411,8 @@ class TestFairQueue:
                 try:
                     waiting.append([new])
                 except Overloaded:
-                    assert waiting.weight + weight > 100.0
+                    limit = 50.0 if priority is Priority.BATCH else 100.0
+                    assert waiting.weight + weight > limit
                 else:
                     alive[str(at)] = new
             elif action == "take":

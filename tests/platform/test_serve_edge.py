@@ -27,7 +27,7 @@ SECRET_BYTES = b"caf\xe9\xff"
 
 
 async def seen_by_serve(
-    *headers: tuple[bytes, bytes], kind: str = "http"
+    *headers: tuple[bytes, bytes], kind: str = "http", path: str = "/v1/echo"
 ) -> list[tuple[bytes, bytes]]:
     seen: list[tuple[bytes, bytes]] = []
 
@@ -37,7 +37,7 @@ async def seen_by_serve(
     async def unused() -> None:
         raise NotImplementedError
 
-    scope = {"type": kind, "headers": list(headers)}
+    scope = {"type": kind, "method": "POST", "path": path, "headers": list(headers)}
     await plain_headers(serve)(scope, unused, unused)  # type: ignore[arg-type]
     assert scope["headers"] == list(headers)
     return seen
@@ -75,10 +75,11 @@ def test_serve_takes_it_by_the_address_in_the_environment() -> None:
     assert (before_serve.__module__, before_serve.__name__) == (module, name)
 
 
-async def test_serve_is_told_to_read_sockets_no_faster_than_the_app() -> None:
+async def test_serve_is_told_to_read_sockets_and_files_no_faster_than_the_app() -> None:
     told = (b"x-request-disconnect-disabled", b"?1")
     refused = (b"x-request-disconnect-disabled", b"?0")
     assert told in await seen_by_serve(refused, kind="websocket")
+    assert told in await seen_by_serve(refused, path="/v1/files")
     assert refused not in await seen_by_serve(refused, kind="websocket")
     assert told not in await seen_by_serve(told)
 

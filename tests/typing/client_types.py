@@ -7,6 +7,7 @@ from typing import assert_type
 from headpond import AsyncClient, Client
 from headpond.client.catalogue import Workload
 from headpond.client.stream import AsyncStream, Stream
+from headpond.jobs_wire import Batch, BatchResult, FileObject
 from headpond.models_wire import Model, ModelList
 from headpond_workloads.diffusion.schema import PictureEvent, PictureList
 from headpond_workloads.embedding.schema import EmbeddingList
@@ -39,6 +40,9 @@ def sync_calls(client: Client, streaming: bool) -> None:
     assert_type(client.completions.create(model="m", prompt=["a"], n=2), Completion)
     assert_type(client.completions.create(model="m", prompt=[1], stream=True), Stream[Completion])
     assert_type(client.models.list(), ModelList)
+    assert_type(client.files.create(b"{}"), FileObject)
+    assert_type(client.batches.create(input_file_id="f", endpoint="/v1/embeddings"), Batch)
+    assert_type(list(client.batches.results("batch_1")), list[BatchResult])
     assert_type(client.models.retrieve("m"), Model)
     assert_type(client.workloads(), tuple[Workload, ...])
     assert_type(client.with_options(deadline_s=1.0), Client)

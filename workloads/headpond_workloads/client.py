@@ -10,8 +10,10 @@ from typing import Self, Unpack
 import httpx2
 
 from headpond.client.async_transport import AsyncTransport
+from headpond.client.batches import AsyncBatches, Batches
 from headpond.client.catalogue import WORKLOADS_PATH, AsyncModels, Models, Workload, WorkloadList
 from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
+from headpond.client.files import AsyncFiles, Files
 from headpond.client.transport import Transport
 from headpond.client.wire import encode
 from headpond_workloads.diffusion.client import AsyncImages, Images
@@ -42,10 +44,12 @@ class Client:
     ...     )
     """
 
+    batches: Batches
     chat: Chat
     classifications: Classifications
     completions: Completions
     embeddings: Embeddings
+    files: Files
     images: Images
     models: Models
     responses: Responses
@@ -89,10 +93,12 @@ class Client:
 
     def _bind(self, transport: Transport) -> None:
         self._transport = transport
+        self.batches = Batches(transport)
         self.chat = Chat(transport)
         self.classifications = Classifications(transport)
         self.completions = Completions(transport)
         self.embeddings = Embeddings(transport)
+        self.files = Files(transport)
         self.images = Images(transport)
         self.models = Models(transport)
         self.responses = Responses(transport)
@@ -175,10 +181,12 @@ class AsyncClient:
     ...             print(chunk.choices[0].text, end="")
     """
 
+    batches: AsyncBatches
     chat: AsyncChat
     classifications: AsyncClassifications
     completions: AsyncCompletions
     embeddings: AsyncEmbeddings
+    files: AsyncFiles
     images: AsyncImages
     models: AsyncModels
     responses: AsyncResponses
@@ -213,10 +221,12 @@ class AsyncClient:
 
     def _bind(self, transport: AsyncTransport) -> None:
         self._transport = transport
+        self.batches = AsyncBatches(transport)
         self.chat = AsyncChat(transport)
         self.classifications = AsyncClassifications(transport)
         self.completions = AsyncCompletions(transport)
         self.embeddings = AsyncEmbeddings(transport)
+        self.files = AsyncFiles(transport)
         self.images = AsyncImages(transport)
         self.models = AsyncModels(transport)
         self.responses = AsyncResponses(transport)

@@ -19,6 +19,9 @@ CLASS_WEIGHTS: Mapping[Priority, float] = MappingProxyType(
 )
 """Shares of the work while all classes wait: 16 : 4 : 1. So batch work gets a 21st at worst."""
 
+BATCH_SHARE = 0.5
+"""Batch work fills no more of the queue than this: nobody who waits is refused for it."""
+
 LEAST_CHARGE = 1.0
 """Work that weighs less is charged as this much, so that free work crowds nobody out."""
 
@@ -145,6 +148,11 @@ class FairQueue(Generic[Content]):
         """How many entries wait in each bucket that holds some, by when they began to."""
         return self._in_bucket
 
+    @property
+    def awaited(self) -> bool:
+        """Whether anything waits that is no batch work."""
+        return any(lines for each, lines in self._lines.items() if each is not Priority.BATCH)
+
     def append(self, entries: Sequence[Waiting[Content]]) -> None:
         """Let all entries of one call wait, or none.
 
@@ -154,13 +162,14 @@ class FairQueue(Generic[Content]):
         Raises:
             Overloaded: The bound would be passed.
         """
-        excess = self._weight + sum(entry.weight for entry in entries) - self._limit
+        first = entries[0]
+        limit = self._limit * (BATCH_SHARE if first.priority is Priority.BATCH else 1.0)
+        excess = self._weight + sum(entry.weight for entry in entries) - limit
         if self._living and excess > 0.0:
             raise Overloaded(
-                f"{self._weight:.0f} units of work wait; at most {self._limit:.0f} may",
+                f"{self._weight:.0f} units of work wait; at most {limit:.0f} may",
                 retry_after_s=self._drain.retry_after_s(excess),
             )
-        first = entries[0]
         line = self._lines[first.priority].setdefault(first.tenant, _Line())
         due = line.now
         for entry in entries:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from headpond.cli import bundle, up
+from headpond.cli import batch, bundle, up
 
 app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
+app.add_typer(batch.app, name="batch")
 app.add_typer(bundle.app, name="bundle")
 app.command()(up.up)
 app.command()(up.apply)

@@ -18,14 +18,17 @@ from typing import Annotated
 import httpx2
 import typer
 
+from headpond import Client
 from headpond.cli.console import people, refusals
-from headpond.errors import NotReady
+from headpond.errors import NotFound, NotReady
 from headpond.ray_env import RAY_ENV, apply_ray_env
 from headpond.registry import workloads
 
 _DEFAULT_CONFIG = Path("deployments/local.yaml")
 _READY_TIMEOUT_S = 600.0
 _POLL_S = 0.2
+_BATCH_TIMEOUT_S = 120.0
+_SHOWN_TEXT = 200
 
 Config = Annotated[Path, typer.Argument(help="A Serve config file.", exists=True, dir_okay=False)]
 Cpus = Annotated[int, typer.Option(help="CPUs that Ray may reserve, as a count of reservations.")]
@@ -68,6 +71,7 @@ def demo(
     """Start the platform, show one working call per workload, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
         _show_calls(base_url)
+        _show_batch(base_url)
         if then:
             environment = {**os.environ, "HEADPOND_BASE_URL": base_url}
             # Whoever starts the demo chooses what is run.
@@ -122,10 +126,10 @@ def _base_url(config: Mapping[str, object]) -> str:
 
 
 def _prefixes(config: Mapping[str, object]) -> Iterator[str]:
-    """Yield the prefix of each application; the proxy learns of it after the application runs."""
+    """Yield the prefix of each application that has one; the proxy learns of it after the application runs."""
     applications = config.get("applications")
     for application in applications if isinstance(applications, list) else []:
-        if isinstance(application, Mapping):
+        if isinstance(application, Mapping) and application.get("route_prefix", "/") is not None:
             yield str(application.get("route_prefix", "/")).rstrip("/")
 
 
@@ -166,6 +170,33 @@ def _show_calls(base_url: str) -> None:
             f"  -d '{json.dumps(body)}'"
         )
         typer.echo(json.dumps(answer.json(), indent=2, ensure_ascii=False))
+
+
+def _show_batch(base_url: str) -> None:
+    """Run a batch of two records by the first model, where batches are served."""
+    with Client(base_url=base_url) as client:
+        models = client.models.list().data
+        if not models:
+            return
+        model = models[0]
+        route = workloads()[model.workload or ""].routes[0]
+        body = {**route.example, "model": model.id}
+        lines = [
+            json.dumps({"custom_id": name, "method": "POST", "url": route.path, "body": body})
+            for name in ("first", "second")
+        ]
+        try:
+            file = client.files.create("\n".join(lines).encode(), filename="demo.jsonl")
+        except NotFound:
+            return
+        started = time.monotonic()
+        batch = client.batches.create(input_file_id=file.id, endpoint=route.path)
+        batch = client.batches.wait(batch.id, timeout_s=_BATCH_TIMEOUT_S)
+        took_s = time.monotonic() - started
+        typer.echo(f"\n# batch: {batch.status} by {batch.bundle} ({took_s:.2f} s)")
+        typer.echo(f"headpond batch submit demo.jsonl --endpoint {route.path} --wait")
+        for result in client.batches.results(batch):
+            typer.echo(f"{result.model_dump_json()[:_SHOWN_TEXT]}…")
 
 
 def _wait_for_signal() -> None:

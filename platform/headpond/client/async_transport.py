@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -14,7 +14,8 @@ from headpond.client.attempts import Attempts
 from headpond.client.config import LIMITS, ClientConfig
 from headpond.client.errors import error_of
 from headpond.client.stream import AsyncStream
-from headpond.client.wire import EVENTS, Outgoing, parse
+from headpond.client.upload import Upload
+from headpond.client.wire import BLOCK_BYTES, CONTENT, EVENTS, Outgoing, parse
 
 Wire = TypeVar("Wire", bound=BaseModel)
 
@@ -56,13 +57,54 @@ class AsyncTransport:
         """
         return await self._whole(Outgoing(method="GET", path=path), answer)
 
-    async def post(self, path: str, body: bytes, answer: type[Wire]) -> Wire:
-        """Send a JSON body and wait for the whole answer.
+    async def post(
+        self,
+        path: str,
+        body: bytes | None,
+        answer: type[Wire],
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Wire:
+        """Send a JSON body, or none, and wait for the whole answer.
 
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        return await self._whole(Outgoing(method="POST", path=path, body=body), answer)
+        outgoing = Outgoing(method="POST", path=path, body=body, headers=headers or {})
+        return await self._whole(outgoing, answer)
+
+    async def delete(self, path: str, answer: type[Wire]) -> Wire:
+        """Delete what is at `path`.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        return await self._whole(Outgoing(method="DELETE", path=path), answer)
+
+    async def upload(self, path: str, upload: Upload, answer: type[Wire]) -> Wire:
+        """Send a file, which is read while it is sent.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        return await self._whole(Outgoing(method="POST", path=path, upload=upload), answer)
+
+    async def content(self, path: str) -> AsyncGenerator[bytes]:
+        """Yield the content at `path` as it comes.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        attempts = Attempts(self.config)
+        outgoing = Outgoing(method="GET", path=path, accept=CONTENT)
+        response = await self._open(outgoing, attempts)
+        try:
+            async for block in response.aiter_bytes(BLOCK_BYTES):
+                yield block
+        except httpx2.RequestError as error:
+            raise attempts.failure(error) from error
+        finally:
+            await response.aclose()
 
     async def stream(
         self,

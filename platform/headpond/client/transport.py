@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -14,7 +14,8 @@ from headpond.client.attempts import Attempts
 from headpond.client.config import LIMITS, ClientConfig
 from headpond.client.errors import error_of
 from headpond.client.stream import Stream
-from headpond.client.wire import EVENTS, Outgoing, parse
+from headpond.client.upload import Upload
+from headpond.client.wire import BLOCK_BYTES, CONTENT, EVENTS, Outgoing, parse
 
 Wire = TypeVar("Wire", bound=BaseModel)
 
@@ -56,13 +57,53 @@ class Transport:
         """
         return self._whole(Outgoing(method="GET", path=path), answer)
 
-    def post(self, path: str, body: bytes, answer: type[Wire]) -> Wire:
-        """Send a JSON body and wait for the whole answer.
+    def post(
+        self,
+        path: str,
+        body: bytes | None,
+        answer: type[Wire],
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Wire:
+        """Send a JSON body, or none, and wait for the whole answer.
 
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        return self._whole(Outgoing(method="POST", path=path, body=body), answer)
+        outgoing = Outgoing(method="POST", path=path, body=body, headers=headers or {})
+        return self._whole(outgoing, answer)
+
+    def delete(self, path: str, answer: type[Wire]) -> Wire:
+        """Delete what is at `path`.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        return self._whole(Outgoing(method="DELETE", path=path), answer)
+
+    def upload(self, path: str, upload: Upload, answer: type[Wire]) -> Wire:
+        """Send a file, which is read while it is sent.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        return self._whole(Outgoing(method="POST", path=path, upload=upload), answer)
+
+    def content(self, path: str) -> Generator[bytes]:
+        """Yield the content at `path` as it comes.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        attempts = Attempts(self.config)
+        outgoing = Outgoing(method="GET", path=path, accept=CONTENT)
+        response = self._open(outgoing, attempts)
+        try:
+            yield from response.iter_bytes(BLOCK_BYTES)
+        except httpx2.RequestError as error:
+            raise attempts.failure(error) from error
+        finally:
+            response.close()
 
     def stream(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import httpx2
@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from headpond.client.attempts import Attempts
 from headpond.client.config import ClientConfig
 from headpond.client.errors import ResponseInvalid
+from headpond.client.upload import Upload
 from headpond.errors import InvalidRequest
 from headpond.http.errors import invalid_request
 
@@ -20,6 +21,8 @@ Wire = TypeVar("Wire", bound=BaseModel)
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
+CONTENT = "application/octet-stream"
+BLOCK_BYTES = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +32,17 @@ class Outgoing:
     Attributes:
         path: The path below the base URL, with its leading slash.
         body: JSON, or None for a call without a body.
+        upload: A file that is sent as a form instead of a body.
         accept: The content type of the answer.
+        headers: Of this call only.
     """
 
     method: str
     path: str
     body: bytes | None = None
+    upload: Upload | None = None
     accept: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def build(
         self, http: httpx2.Client | httpx2.AsyncClient, config: ClientConfig, attempts: Attempts
@@ -46,12 +53,15 @@ class Outgoing:
             DeadlineExceeded: No time is left for one.
         """
         headers = {"accept": self.accept, **config.request_headers(), **attempts.headers()}
+        headers |= self.headers
         if self.body is not None:
             headers["content-type"] = JSON
         return http.build_request(
             self.method,
             f"{config.base_url}{self.path}",
             content=self.body,
+            data=None if self.upload is None else self.upload.fields,
+            files=None if self.upload is None else self.upload.files(),
             headers=headers,
             timeout=attempts.timeout(),
         )

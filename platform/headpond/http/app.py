@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -23,6 +24,7 @@ from headpond.http.handshake import refuse
 from headpond.http.headers import request_id
 from headpond.http.metrics import UNMATCHED, HttpMetrics
 from headpond.http.models import Models
+from headpond.http.no_jobs import no_jobs
 from headpond.http.openapi import OPENAPI_PATH, document
 from headpond.http.origin import OriginGate
 from headpond.http.probes import Probes
@@ -36,6 +38,9 @@ from headpond.playground.pages import Playground
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
 
+if TYPE_CHECKING:
+    from headpond.http.jobs import JobsDoor
+
 __all__ = ["ASGIApp", "build_app"]
 
 log = structlog.get_logger(__name__)
@@ -46,6 +51,7 @@ def build_app(
     backend: Backend,
     settings: Settings,
     *,
+    jobs: JobsDoor | None = None,
     keep_alive_s: float = 15.0,
     grace_s: float = 1.0,
 ) -> ASGIApp:
@@ -55,6 +61,7 @@ def build_app(
         records: The workloads to serve.
         backend: What answers their calls.
         settings: Keys, what needs one, and which web pages may call.
+        jobs: Where files and batches are kept; without it there are none.
         keep_alive_s: A stream that is idle for so long gets a comment.
         grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
 
@@ -77,14 +84,22 @@ def build_app(
                 route, record, backend, keyring, metrics, keep_alive_s=keep_alive_s, grace_s=grace_s
             )
             declared[route.method, route.path].append(endpoint)
+    probes = Probes(
+        backend,
+        keyring,
+        metrics,
+        None if jobs is None else jobs.metrics,
+        metrics_open=settings.metrics_open,
+    )
     platform = [
-        *Probes(backend, keyring, metrics, metrics_open=settings.metrics_open).routes(),
+        *probes.routes(),
         *Models(backend, keyring).routes(),
         *Workloads(records, keyring).routes(),
         *Playground(records).routes(),
-        _openapi(records, secured=bool(settings.keys)),
+        *(no_jobs() if jobs is None else jobs.routes(records, backend, keyring)),
+        _openapi(records, secured=bool(settings.keys), jobs=jobs is not None),
     ]
-    _refuse_collisions(records, [route.path for route in platform])
+    _refuse_collisions(records, platform)
     endpoints = {
         key: each[0] if len(each) == 1 else SharedEndpoint(each, backend)
         for key, each in declared.items()
@@ -213,8 +228,8 @@ async def _upgrade(_: Request) -> Response:
     raise UpgradeRequired
 
 
-def _openapi(records: Sequence[WorkloadRecord], *, secured: bool) -> Route:
-    derived = document(records, secured=secured)
+def _openapi(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool) -> Route:
+    derived = document(records, secured=secured, jobs=jobs)
 
     async def openapi(request: Request) -> Response:
         servers = [{"url": request.scope.get("root_path") or "/"}]
@@ -223,14 +238,15 @@ def _openapi(records: Sequence[WorkloadRecord], *, secured: bool) -> Route:
     return Route(OPENAPI_PATH, openapi)
 
 
-def _refuse_collisions(records: Sequence[WorkloadRecord], platform: Sequence[str]) -> None:
+def _refuse_collisions(records: Sequence[WorkloadRecord], platform: Sequence[Route]) -> None:
     """Refuse one route that is declared twice, unless each request on it names its model."""
     routes = [route for record in records for route in record.routes]
     counts = Counter((route.method, route.path) for route in routes)
+    ours = {(method, route.path) for route in platform for method in route.methods or ()}
+    paths = {route.path for route in platform}
     for route in routes:
-        count = counts[route.method, route.path]
-        count += route.method == "GET" and route.path in platform
-        if count > 1 and not (can_be_shared(route) and route.path not in platform):
+        count = counts[route.method, route.path] + ((route.method, route.path) in ours)
+        if count > 1 and not (can_be_shared(route) and route.path not in paths):
             raise DeclarationError(
                 f"the route {route.method} {route.path} is declared {count} times; keep one"
             )

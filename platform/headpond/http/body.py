@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 from starlette.types import Receive
 
@@ -24,6 +25,15 @@ async def read_body(receive: Receive, headers: Headers, limit_bytes: int) -> byt
         DeadlineExceeded: Nothing more of it came for half a minute.
         CallerGone: The caller went away while sending it.
     """
+    parts = [part async for part in body_parts(receive, headers, limit_bytes)]
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    if not body:
+        raise InvalidRequest("The body is empty; send a JSON object.")
+    return body
+
+
+async def body_parts(receive: Receive, headers: Headers, limit_bytes: int) -> AsyncGenerator[bytes]:
+    """Yield the parts of a body as they come, up to a bound; see `read_body`."""
     if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"", b"identity"):
         raise InvalidRequest(
             "Compressed bodies are not taken; send it plain.", param="content-encoding"
@@ -31,7 +41,6 @@ async def read_body(receive: Receive, headers: Headers, limit_bytes: int) -> byt
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and (len(declared) > _MAX_DIGITS or int(declared) > limit_bytes):
         raise _too_large(limit_bytes)
-    parts: list[bytes] = []
     left_bytes = limit_bytes
     more = True
     while more:
@@ -46,12 +55,8 @@ async def read_body(receive: Receive, headers: Headers, limit_bytes: int) -> byt
         left_bytes -= len(part)
         if left_bytes < 0:
             raise _too_large(limit_bytes)
-        parts.append(part)
         more = message.get("more_body", False)
-    body = parts[0] if len(parts) == 1 else b"".join(parts)
-    if not body:
-        raise InvalidRequest("The body is empty; send a JSON object.")
-    return body
+        yield part
 
 
 def _too_large(limit_bytes: int) -> PayloadTooLarge:

@@ -8,19 +8,14 @@ from collections.abc import Mapping
 from time import perf_counter
 
 import structlog
-from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from headpond.call import Backend, Call
 from headpond.dialect import Ask, Exchange, Heading, Incoming, Route
-from headpond.errors import (
-    DeadlineExceeded,
-    HeadpondError,
-    UnsupportedParameter,
-)
+from headpond.errors import DeadlineExceeded, HeadpondError
 from headpond.http.auth import Caller, Keyring
 from headpond.http.body import read_body
-from headpond.http.errors import invalid_request
+from headpond.http.exchange import read_exchange
 from headpond.http.headers import Asked, Headers, request_id
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import CallerGone, Reply
@@ -117,7 +112,7 @@ class Endpoint:
         try:
             async with limit:
                 body = await self._body(headers, receive)
-                exchange, ask = self._read(_incoming(body, headers, path), caller)
+                exchange, ask = read_exchange(self._route, _incoming(body, headers, path))
                 left_s = asked.limit_s - (perf_counter() - began_s)
                 model = target_model(
                     ask, caller, path.get(SERVED), self._backend, self._record.name
@@ -133,17 +128,6 @@ class Endpoint:
         if self._route.method == "GET":
             return b""
         return await read_body(receive, headers, self._record.request.max_body_bytes)
-
-    def _read(self, incoming: Incoming, caller: Caller) -> tuple[Exchange, Ask]:
-        """Parse the body once, and check that the caller may ask for what it asks."""
-        try:
-            exchange = self._route.read(incoming)
-        except ValidationError as error:
-            raise invalid_request(error, incoming.body) from None
-        ask = exchange.ask()
-        if ask.stream and self._route.chunk is None:
-            raise UnsupportedParameter(f"{self._route.path} does not stream.", param="stream")
-        return exchange, ask
 
     def _call(
         self,

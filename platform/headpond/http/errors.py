@@ -14,6 +14,7 @@ from math import ceil
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from headpond.dialect import ErrorAnswer, ErrorForm
 from headpond.errors import (
     AuthenticationFailed,
     HeadpondError,
@@ -89,6 +90,13 @@ def envelope(error: HeadpondError) -> dict[str, dict[str, str | None]]:
             "code": error.code,
         }
     }
+
+
+def error_answer(error: HeadpondError, form: ErrorForm | None) -> ErrorAnswer:
+    """Return an error in a route's own form; in OpenAI's when it has none."""
+    if form is None:
+        return ErrorAnswer(status=error.status, body={"error": {**envelope(error)["error"]}})
+    return form(error)
 
 
 def error_json(error: HeadpondError) -> str:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Literal
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 
 from headpond import models_wire
 from headpond.call import Priority
-from headpond.dialect import ErrorForm, Route
+from headpond.dialect import Route
 from headpond.engine import Json
 from headpond.errors import (
     AuthenticationFailed,
@@ -30,17 +27,24 @@ from headpond.errors import (
     RateLimited,
     WorkerLost,
 )
-from headpond.http import headers, models, probes, workloads
+from headpond.http import headers, models, openapi_jobs, probes, workloads
 from headpond.http.errors import SessionNotFound, UpgradeRequired
+from headpond.http.openapi_parts import (
+    ErrorBody,
+    JsonObject,
+    Mode,
+    Schemas,
+    errors,
+    get,
+    header_texts,
+    ok,
+)
 from headpond.record import WorkloadRecord
 
 OPENAPI_PATH = "/openapi.json"
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _NO_WORD = re.compile(r"\W+")
-
-JsonObject = dict[str, Json]
-Mode = Literal["validation", "serialization"]
 
 _REFUSALS: tuple[type[HeadpondError], ...] = (AuthenticationFailed, PermissionDenied)
 _CALL_ERRORS: tuple[type[HeadpondError], ...] = (
@@ -62,37 +66,17 @@ _ANSWER_HEADERS = {
     "x-headpond-work": "What was charged; on streams, the most that can be.",
     "server-timing": "The phases in milliseconds; on streams a trailing comment.",
 }
-_ERROR_HEADERS = {
-    "x-request-id": "The request's identifier.",
-    "x-should-retry": "`true` or `false`: whether the same request can go well later.",
-    "retry-after": "On 429 and 503: seconds until then.",
-    "retry-after-ms": "On 429 and 503: the same in milliseconds.",
-}
 
 
-class ErrorDetail(BaseModel):
-    """What went wrong; all four keys are always there."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorBody(BaseModel):
-    """The body of every answer that is not a success."""
-
-    error: ErrorDetail
-
-
-def document(records: Sequence[WorkloadRecord], *, secured: bool) -> JsonObject:
+def document(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool = False) -> JsonObject:
     """Return the document of an app that serves these records.
 
     Args:
         records: The workloads served.
         secured: Whether keys are configured.
+        jobs: Whether files and batches are kept.
     """
-    schemas = _Schemas(records)
+    schemas = Schemas(_wanted(records, jobs=jobs))
     paths: dict[str, JsonObject] = {}
     for record in records:
         for route in record.routes:
@@ -105,7 +89,11 @@ def document(records: Sequence[WorkloadRecord], *, secured: bool) -> JsonObject:
         "openapi": "3.1.0",
         "info": {"title": "Headpond", "version": version("headpond")},
         "tags": [{"name": record.name, "description": record.summary} for record in records],
-        "paths": {**paths, **_platform_paths(schemas)},
+        "paths": {
+            **paths,
+            **_platform_paths(schemas),
+            **(openapi_jobs.paths(schemas) if jobs else {}),
+        },
         "components": {
             "schemas": schemas.definitions,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -116,50 +104,37 @@ def document(records: Sequence[WorkloadRecord], *, secured: bool) -> JsonObject:
     return doc
 
 
-class _Schemas:
-    """References to the JSON schemas of all wire types, and their definitions."""
-
-    def __init__(self, records: Sequence[WorkloadRecord]) -> None:
-        wanted: list[tuple[type[BaseModel], Mode]] = [
-            (model, "serialization")
-            for model in (
-                ErrorBody,
-                models_wire.Model,
-                models_wire.ModelList,
-                probes.Alive,
-                probes.Readiness,
-                probes.OipServer,
-                probes.OipHealth,
-            )
-        ]
-        for route in (route for record in records for route in record.routes):
-            if route.request is not None:
-                wanted.append((route.request, "validation"))
-            if route.response is not None:
-                wanted.append((route.response, "serialization"))
-            if route.chunk is not None:
-                wanted.append((route.chunk, "serialization"))
-        self._references, defined = models_json_schema(
-            wanted, ref_template="#/components/schemas/{model}"
+def _wanted(records: Sequence[WorkloadRecord], *, jobs: bool) -> list[tuple[type[BaseModel], Mode]]:
+    """Return every wire type, and whether it comes in or goes out."""
+    wanted: list[tuple[type[BaseModel], Mode]] = [
+        (model, "serialization")
+        for model in (
+            ErrorBody,
+            models_wire.Model,
+            models_wire.ModelList,
+            probes.Alive,
+            probes.Readiness,
+            probes.OipServer,
+            probes.OipHealth,
         )
-        self.definitions: Json = defined.get("$defs", {})
+    ]
+    for route in (route for record in records for route in record.routes):
+        if route.request is not None:
+            wanted.append((route.request, "validation"))
+        if route.response is not None:
+            wanted.append((route.response, "serialization"))
+        if route.chunk is not None:
+            wanted.append((route.chunk, "serialization"))
+    return [*wanted, *(openapi_jobs.WIRE_TYPES if jobs else ())]
 
-    def body(self, model: type[BaseModel], mode: Mode = "serialization") -> JsonObject:
-        """Return the `content` of a JSON body of this type."""
-        return {"application/json": {"schema": self.reference(model, mode)}}
 
-    def reference(self, model: type[BaseModel], mode: Mode = "serialization") -> Json:
-        """Return the reference to a type's schema."""
-        return self._references[model, mode]
-
-
-def _operation(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonObject:
+def _operation(record: WorkloadRecord, route: Route, schemas: Schemas) -> JsonObject:
     content = {} if route.response is None else schemas.body(route.response)
     if route.chunk is not None:
         content["text/event-stream"] = {"schema": _event(route.chunk, schemas)}
     success: JsonObject = {
         "description": "The answer.",
-        "headers": _described(_ANSWER_HEADERS),
+        "headers": header_texts(_ANSWER_HEADERS),
         "content": content,
     }
     failures = (*_CALL_ERRORS, *(failure.error for failure in record.overload.failures))
@@ -168,14 +143,14 @@ def _operation(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonO
         "operationId": _NO_WORD.sub("_", f"{route.method.lower()}{route.path}"),
         "tags": [record.name],
         "parameters": [*_parameters(route), *_request_headers()],
-        "responses": {"200": success, **_errors(failures, schemas, route.fail)},
+        "responses": {"200": success, **errors(failures, schemas, route.fail)},
     }
     if route.request is not None:
         operation["requestBody"] = {"required": True, "content": _asked(route, schemas)}
     return operation
 
 
-def _socket(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonObject:
+def _socket(record: WorkloadRecord, route: Route, schemas: Schemas) -> JsonObject:
     """Return what OpenAPI can say of a WebSocket: its handshake."""
     failures: tuple[type[HeadpondError], ...] = (
         InvalidRequest,
@@ -196,7 +171,7 @@ def _socket(record: WorkloadRecord, route: Route, schemas: _Schemas) -> JsonObje
         "parameters": [*_parameters(route), *_resuming()],
         "responses": {
             "101": {"description": "The connection is a WebSocket from here on."},
-            **_errors(failures, schemas),
+            **errors(failures, schemas),
         },
     }
 
@@ -212,7 +187,7 @@ def _resuming() -> list[Json]:
     ]
 
 
-def _asked(route: Route, schemas: _Schemas) -> JsonObject:
+def _asked(route: Route, schemas: Schemas) -> JsonObject:
     """Return what a route's body may be."""
     if route.request is None:
         return {}
@@ -238,7 +213,7 @@ def _parameters(route: Route) -> list[Json]:
     return found
 
 
-def _event(chunk: type[BaseModel], schemas: _Schemas) -> JsonObject:
+def _event(chunk: type[BaseModel], schemas: Schemas) -> JsonObject:
     """Return the schema of one server-sent event, as OpenAPI 3.1 describes a stream."""
     payload: JsonObject = {
         "type": "string",
@@ -252,35 +227,6 @@ def _event(chunk: type[BaseModel], schemas: _Schemas) -> JsonObject:
         "properties": {"event": {"type": "string"}, "data": {"anyOf": [done, payload]}},
         "required": ["data"],
     }
-
-
-def _errors(
-    classes: Iterable[type[HeadpondError]], schemas: _Schemas, form: ErrorForm | None = None
-) -> JsonObject:
-    """Return the answers that errors become, by the statuses that a dialect gives them."""
-    by_status: defaultdict[int, dict[str, str]] = defaultdict(dict)
-    contents: dict[int, JsonObject] = {}
-    for error in classes:
-        answer = form(error()) if form is not None else None
-        status = error.status if answer is None else answer.status
-        by_status[status].setdefault(error.code or "null", error.default_message())
-        contents[status] = schemas.body(ErrorBody) if answer is None else _alike(answer.body)
-    return {
-        str(status): {
-            "description": " ".join(f"`{code}`: {text}" for code, text in codes.items()),
-            "headers": _described(_ERROR_HEADERS),
-            "content": contents[status],
-        }
-        for status, codes in sorted(by_status.items())
-    }
-
-
-def _alike(body: Mapping[str, Json]) -> JsonObject:
-    """Return the `content` of bodies like a dialect's own error: flat, of texts."""
-    names: list[Json] = [name for name, value in body.items() if isinstance(value, str)]
-    kinds: JsonObject = {str(name): {"type": "string"} for name in names}
-    schema: JsonObject = {"type": "object", "required": names, "properties": kinds}
-    return {"application/json": {"schema": schema}}
 
 
 def _request_headers() -> list[Json]:
@@ -300,43 +246,35 @@ def _request_headers() -> list[Json]:
     ]
 
 
-def _described(described: Mapping[str, str]) -> JsonObject:
-    return {
-        name: {"description": text, "schema": {"type": "string"}}
-        for name, text in described.items()
-    }
-
-
-def _platform_paths(schemas: _Schemas) -> JsonObject:
-    refused = _errors(_REFUSALS, schemas)
+def _platform_paths(schemas: Schemas) -> JsonObject:
+    refused = errors(_REFUSALS, schemas)
     model: JsonObject = {"name": "model", "in": "path", "required": True}
     model["schema"] = {"type": "string"}
     ready = _readiness(schemas.body(probes.Readiness))
     text: JsonObject = {"text/plain": {"schema": {"type": "string"}}}
     anything: JsonObject = {"application/json": {"schema": {"type": "object"}}}
     return {
-        models_wire.MODELS_PATH: _get(
-            "List the models.", _ok(schemas.body(models_wire.ModelList)) | refused
+        models_wire.MODELS_PATH: get(
+            "List the models.", ok(schemas.body(models_wire.ModelList)) | refused
         ),
         models.ONE_PATH.replace(":path", ""): {
-            **_get(
+            **get(
                 "Show one model.",
-                _ok(schemas.body(models_wire.Model))
-                | _errors((*_REFUSALS, ModelNotFound), schemas),
+                ok(schemas.body(models_wire.Model)) | errors((*_REFUSALS, ModelNotFound), schemas),
             ),
             "parameters": [model],
         },
-        workloads.INDEX_PATH: _get("Show what each workload declares.", _ok(anything) | refused),
-        probes.ALIVE_PATH: _get("Tell whether the process lives.", _ok(schemas.body(probes.Alive))),
-        **{path: _get("Tell whether models can serve.", ready) for path in probes.READY_PATHS},
-        probes.OIP_PATH: _get("Show the server.", _ok(schemas.body(probes.OipServer))),
-        probes.OIP_LIVE_PATH: _get(
-            "Tell whether the process lives.", _ok(schemas.body(probes.OipHealth))
+        workloads.INDEX_PATH: get("Show what each workload declares.", ok(anything) | refused),
+        probes.ALIVE_PATH: get("Tell whether the process lives.", ok(schemas.body(probes.Alive))),
+        **{path: get("Tell whether models can serve.", ready) for path in probes.READY_PATHS},
+        probes.OIP_PATH: get("Show the server.", ok(schemas.body(probes.OipServer))),
+        probes.OIP_LIVE_PATH: get(
+            "Tell whether the process lives.", ok(schemas.body(probes.OipHealth))
         ),
-        probes.OIP_READY_PATH: _get(
+        probes.OIP_READY_PATH: get(
             "Tell whether models can serve.", _readiness(schemas.body(probes.OipHealth))
         ),
-        probes.METRICS_PATH: _get("Show metrics for Prometheus.", _ok(text) | refused),
+        probes.METRICS_PATH: get("Show metrics for Prometheus.", ok(text) | refused),
     }
 
 
@@ -345,11 +283,3 @@ def _readiness(content: JsonObject) -> JsonObject:
         "200": {"description": "Every model can serve.", "content": content},
         "503": {"description": "Some cannot.", "content": content},
     }
-
-
-def _ok(content: JsonObject) -> JsonObject:
-    return {"200": {"description": "The answer.", "content": content}}
-
-
-def _get(summary: str, responses: JsonObject) -> JsonObject:
-    return {"get": {"summary": summary, "responses": responses}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel
@@ -16,6 +16,9 @@ from headpond.call import Backend
 from headpond.http.auth import Keyring
 from headpond.http.metrics import HttpMetrics
 from headpond.http.responses import json_response
+
+if TYPE_CHECKING:
+    from headpond.http.job_metrics import JobMetrics
 
 ALIVE_PATH = "/healthz"
 READY_PATHS = ("/readyz", "/health", "/ping")
@@ -58,11 +61,18 @@ class Probes:
     """Answers probes without a key, and metrics with one unless they are open."""
 
     def __init__(
-        self, backend: Backend, keyring: Keyring, metrics: HttpMetrics, *, metrics_open: bool
+        self,
+        backend: Backend,
+        keyring: Keyring,
+        metrics: HttpMetrics,
+        jobs: JobMetrics | None,
+        *,
+        metrics_open: bool,
     ) -> None:
         self._backend = backend
         self._keyring = keyring
         self._metrics = metrics
+        self._jobs = jobs
         self._metrics_open = metrics_open
 
     def routes(self) -> list[Route]:
@@ -100,4 +110,6 @@ class Probes:
         if not self._metrics_open:
             self._keyring.authenticate(dict(request.scope["headers"]))
         text = await self._backend.metrics() + self._metrics.text()
+        if self._jobs is not None:
+            text += await self._jobs.text()
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

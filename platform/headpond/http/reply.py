@@ -10,7 +10,7 @@ from starlette.types import Send
 from headpond.call import Accepted
 from headpond.dialect import ErrorForm, SseEvent
 from headpond.errors import HeadpondError
-from headpond.http.errors import RawHeaders, error_headers, error_json
+from headpond.http.errors import RawHeaders, error_answer, error_headers
 from headpond.http.sse import KEEP_ALIVE, frame
 
 _JSON = b"application/json"
@@ -98,9 +98,7 @@ class Reply:
                 await self.whole(status, body.encode(), error_headers(error))
 
     def _written(self, error: HeadpondError) -> tuple[int, str]:
-        if self._form is None:
-            return error.status, error_json(error)
-        answer = self._form(error)
+        answer = error_answer(error, self._form)
         return answer.status, json.dumps(answer.body)
 
     async def _start(self, status: int, headers: RawHeaders) -> None:

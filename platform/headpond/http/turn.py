@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from headpond.call import Answer, Done, Ended, Event, Failed, Output
+from headpond.call import Answer, Done, Ended, Failed, Output
 from headpond.dialect import Exchange, Heading, ItemEvent, parted, rendered
 from headpond.errors import WorkerLost
+from headpond.http.exchange import whole_events
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import Reply
 from headpond.http.sse import Pulse, comment, frame
@@ -51,14 +52,8 @@ class Turn:
         Raises:
             HeadpondError: The call, or an item for which the dialect has no place, failed.
         """
-        events: list[Event] = []
-        async for batch in self.answer.batches():
-            events += batch
-        ended = events.pop() if events else None
-        if not isinstance(ended, Ended):
-            raise WorkerLost
+        items, ended = await whole_events(self.answer)
         self.watch.rest()
-        items = [event for event in events if not isinstance(event, Ended)]
         body = rendered(self.exchange.body(self.heading, items, ended.work))
         timing = (b"server-timing", self._account(ended).encode())
         headers = [_work(ended.work), timing]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from headpond.admission.ledger import Ledger
+from headpond.call import Priority
 from headpond.scheduling.roster import Roster
 from headpond.scheduling.sequence import Item, Stage
 from headpond.state import StateModel
+
+_KEPT_FREE = 8
+"""Batch work leaves one slot in so many to those who wait for an answer."""
 
 
 class Residency:
@@ -46,9 +50,9 @@ class Residency:
 
     def has_room(self, item: Item) -> bool:
         """Say whether an item can enter now."""
-        return len(self.roster) < self._max_slots and (
-            self._entry_bytes(item) <= self.ledger.free_bytes
-        )
+        batch = item.call.call.priority is Priority.BATCH
+        slots = self._max_slots - (self._max_slots // _KEPT_FREE if batch else 0)
+        return len(self.roster) < slots and (self._entry_bytes(item) <= self.ledger.free_bytes)
 
     def enter(self, item: Item, now_s: float) -> None:
         """Let an item run that there is room for."""

@@ -34,6 +34,7 @@ from headpond.scheduling.missteps import Missteps
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked_off
+from headpond.scheduling.standing_aside import StandingAside
 from headpond.scheduling.suspects import Suspects
 from headpond.state import StateModel
 from headpond.units import Work
@@ -120,6 +121,7 @@ class Scheduler:
         self.failed_steps_in_a_row = 0
         self._book = CallBook()
         self._suspects = Suspects()
+        self._standing_aside = StandingAside()
         self._releasable: list[Item] = []
         self._last_order = 0
         self.last_step_s: float | None = None
@@ -306,7 +308,7 @@ class Scheduler:
     def _compose(self, turn: Turn, now_s: float) -> None:
         group = self._suspects.next_group()
         if not group:
-            group = self.residency.roster.next_group()
+            group = self._next_group()
             group = group if self._live is None else self._live.beside(group)
         turn.grants = self._composer.compose(group, self.residency.roster)
         step = self.steps + 1
@@ -315,6 +317,19 @@ class Scheduler:
             self._enter_device(item, now_s)
             if item.inlet is not None and item.inlet.pending:
                 turn.inputs.append((item, item.inlet.take()))
+
+    def _next_group(self) -> list[Item]:
+        """Return the group whose turn it is, less the batch work that stands aside.
+
+        It does not where others wait for the slots it has: these are free sooner so.
+        """
+        roster = self.residency.roster
+        if self.queue.awaited:
+            return roster.next_group()
+        for _ in range(len(roster.groups)):
+            if group := self._standing_aside.kept(roster.next_group(), roster):
+                return group
+        return []
 
     def _enter_device(self, item: Item, now_s: float) -> None:
         if not item.call.scheduled:

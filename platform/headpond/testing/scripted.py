@@ -48,6 +48,11 @@ class ScriptedBackend:
         """Return what a card says."""
         return next((card.workload for card in self.cards if card.name == model), None)
 
+    def bundle_of(self, model: str, token: str) -> str | None:
+        """Return the first bundle of a card."""
+        del token
+        return next((card.bundles[0] for card in self.cards if card.name == model), None)
+
     async def submit(self, call: Call) -> Answer:
         """Start playing the script for a call."""
         self.calls.append(call)

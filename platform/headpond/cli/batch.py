@@ -1,0 +1,184 @@
+"""`headpond batch`: submit, watch, cancel and list batches, and get their results.
+
+Exit codes: 0 all is well, 1 the server refused or the batch did not complete, 2 wrong usage,
+3 it is not over yet, or some of its records failed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from headpond import Client
+from headpond.cli.batch_bars import records_bar, show_batch, upload_bar
+from headpond.cli.console import people, refusals
+from headpond.errors import DeadlineExceeded
+from headpond.jobs_wire import Batch
+
+app = typer.Typer(no_args_is_help=True, help="Submit, watch, cancel and list batches.")
+
+_FAILED, _OPEN = 1, 3
+_ID_WIDTH = 38
+
+BatchId = Annotated[str, typer.Argument(help="The batch, as `submit` printed it.")]
+Server = Annotated[
+    str | None, typer.Option("--url", help="The server; $HEADPOND_BASE_URL, else localhost:8000.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Timeout = Annotated[float | None, typer.Option(help="Seconds to wait at most.", min=0.0)]
+
+
+@app.command()
+def submit(  # noqa: PLR0913 - an option each
+    file: Annotated[Path, typer.Argument(help="One request a line.", exists=True, dir_okay=False)],
+    endpoint: Annotated[str, typer.Option(help="The route that every line's url names.")],
+    window: Annotated[str, typer.Option(help="Until the deadline: 24h, 90m.")] = "24h",
+    metadata: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key makes no second batch.")
+    ] = None,
+    url: Server = None,
+    *,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Run the good lines of a file with bad ones.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Watch it until it is over.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a file, and begin a batch over it; prints the batch's identifier."""
+    pairs = dict(_pair(text) for text in metadata or [])
+    if skip_invalid:
+        pairs["on_invalid_line"] = "skip"
+    with refusals(), Client(base_url=url) as client:
+        with upload_bar(file.name) as told:
+            uploaded = client.files.create(file, on_progress=told)
+        batch = client.batches.create(
+            input_file_id=uploaded.id,
+            endpoint=endpoint,
+            completion_window=window,
+            metadata=pairs or None,
+            idempotency_key=idempotency_key,
+        )
+        if wait:
+            batch = _watched(client, batch.id, None)
+    _print(batch, as_json=as_json)
+    if wait:
+        raise typer.Exit(_code(batch))
+
+
+@app.command()
+def watch(
+    batch_id: BatchId, timeout_s: Timeout = None, url: Server = None, *, as_json: AsJson = False
+) -> None:
+    """Show how far a batch is until it is over."""
+    with refusals(), Client(base_url=url) as client:
+        batch = _watched(client, batch_id, timeout_s)
+    _print(batch, as_json=as_json)
+    raise typer.Exit(_code(batch))
+
+
+@app.command()
+def cancel(batch_id: BatchId, url: Server = None, *, as_json: AsJson = False) -> None:
+    """Stop a batch; what is done is kept."""
+    with refusals(), Client(base_url=url) as client:
+        batch = client.batches.cancel(batch_id)
+    _print(batch, as_json=as_json)
+
+
+@app.command()
+def results(
+    batch_id: BatchId,
+    output: Annotated[Path | None, typer.Option(help="A file; standard output if absent.")] = None,
+    url: Server = None,
+) -> None:
+    """Write every result of a batch that is over, one JSON a line, those that failed last."""
+    with refusals(), Client(base_url=url) as client:
+        batch = client.batches.retrieve(batch_id)
+        if not batch.over:
+            people.print(f"{batch.id} is {batch.status}; see `headpond batch watch {batch.id}`.")
+            raise typer.Exit(_OPEN)
+        with _writing(output) as target:
+            for file_id in (batch.output_file_id, batch.error_file_id):
+                for block in client.files.content(file_id) if file_id is not None else ():
+                    target.write(block)
+    raise typer.Exit(_code(batch))
+
+
+@app.command(name="list")
+def list_batches(
+    limit: Annotated[int, typer.Option(help="The most that are listed.", min=1, max=100)] = 20,
+    url: Server = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List the batches, newest first."""
+    with refusals(), Client(base_url=url) as client:
+        listed = client.batches.list(limit=limit)
+    if as_json:
+        typer.echo(listed.model_dump_json())
+        return
+    identifiers = Column("batch", no_wrap=True, min_width=_ID_WIDTH)
+    table = Table(identifiers, "status", "records", "endpoint", "model", "made", box=None)
+    for batch in listed.data:
+        counts = batch.request_counts
+        done = "" if counts is None else f"{counts.completed + counts.failed}/{counts.total}"
+        made = datetime.fromtimestamp(batch.created_at, UTC).isoformat(" ", "minutes")
+        table.add_row(batch.id, batch.status, done, batch.endpoint, escape(batch.model or ""), made)
+    Console().print(table)
+
+
+def _watched(client: Client, batch_id: str, timeout_s: float | None) -> Batch:
+    """Show a bar until a batch is over, or as it is when time is up."""
+    with records_bar() as told:
+        try:
+            return client.batches.wait(batch_id, timeout_s=timeout_s, on_progress=told)
+        except DeadlineExceeded:
+            return client.batches.retrieve(batch_id)
+
+
+def _print(batch: Batch, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(batch.model_dump_json())
+        return
+    show_batch(batch)
+    typer.echo(batch.id)
+
+
+def _code(batch: Batch) -> int:
+    if not batch.over:
+        return _OPEN
+    if batch.status != "completed":
+        return _FAILED
+    return _OPEN if batch.request_counts is not None and batch.request_counts.failed else 0
+
+
+@contextmanager
+def _writing(path: Path | None) -> Iterator[BinaryIO]:
+    """Open a file that appears when it is whole, or standard output."""
+    if path is None:
+        with nullcontext(sys.stdout.buffer) as target:
+            yield target
+        return
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as target:
+            yield target
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} must read NAME=VALUE", param_hint="--metadata")
+    return name, value

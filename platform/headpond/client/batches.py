@@ -1,0 +1,227 @@
+"""Batches: begun, watched until they are over, and their results by record."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from uuid import uuid4
+
+from headpond.client.addresses import at, queried
+from headpond.client.async_transport import AsyncTransport
+from headpond.client.results import Looks, async_lines, batch_body, lines, parsed
+from headpond.client.transport import Transport
+from headpond.jobs_wire import (
+    BATCH_PATH,
+    BATCHES_PATH,
+    CANCEL_PATH,
+    CONTENT_PATH,
+    IDEMPOTENCY_KEY,
+    Batch,
+    BatchList,
+    BatchResult,
+)
+
+
+class Batches:
+    """The batches of a tenant."""
+
+    def __init__(self, transport: Transport) -> None:
+        """Ask over `transport`."""
+        self._transport = transport
+
+    def create(
+        self,
+        *,
+        input_file_id: str,
+        endpoint: str,
+        completion_window: str = "24h",
+        metadata: Mapping[str, str] | None = None,
+        output_expires_after_s: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Batch:
+        """Begin a batch over an uploaded file.
+
+        Args:
+            input_file_id: A file of the purpose `batch`.
+            endpoint: The route that every line's `url` names.
+            completion_window: Hours or minutes until the deadline, `24h` or `90m`.
+            metadata: At most 16 pairs; `on_invalid_line: skip` lets the good lines run.
+            output_expires_after_s: Seconds that its files are kept.
+            idempotency_key: The same request with the same key makes no second batch. Without
+                one, only this call's own attempts are told apart.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        body = batch_body(
+            input_file_id, endpoint, completion_window, metadata, output_expires_after_s
+        )
+        headers = {IDEMPOTENCY_KEY: idempotency_key or uuid4().hex}
+        return self._transport.post(BATCHES_PATH, body, Batch, headers=headers)
+
+    def retrieve(self, batch_id: str) -> Batch:
+        """Return a batch as it is now.
+
+        Raises:
+            NotFound: The tenant has no such batch.
+        """
+        return self._transport.get(at(BATCH_PATH, batch_id), Batch)
+
+    def list(self, *, after: str | None = None, limit: int | None = None) -> BatchList:
+        """Return some batches, newest first; the next page begins `after` its `last_id`."""
+        return self._transport.get(queried(BATCHES_PATH, after=after, limit=limit), BatchList)
+
+    def cancel(self, batch_id: str) -> Batch:
+        """Stop a batch; what is done is kept.
+
+        Raises:
+            NotFound: The tenant has no such batch.
+        """
+        return self._transport.post(at(CANCEL_PATH, batch_id), None, Batch)
+
+    def wait(
+        self,
+        batch_id: str,
+        *,
+        timeout_s: float | None = None,
+        poll_s: float | None = None,
+        on_progress: Callable[[Batch], None] | None = None,
+    ) -> Batch:
+        """Return a batch when it is over: completed, failed, expired or cancelled.
+
+        Args:
+            batch_id: The batch.
+            timeout_s: Seconds to wait for it; None for as long as it takes.
+            poll_s: Seconds between two looks; from a quarter up to five when not said.
+            on_progress: Told what each look has found.
+
+        Raises:
+            DeadlineExceeded: It is not over after `timeout_s`.
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        looks = Looks(timeout_s, poll_s)
+        while True:
+            batch = self.retrieve(batch_id)
+            if on_progress is not None:
+                on_progress(batch)
+            if batch.over:
+                return batch
+            time.sleep(looks.next_s())
+
+    def results(self, batch: Batch | str) -> Generator[BatchResult]:
+        """Yield one result for each record, those that failed last; join by `custom_id`.
+
+        Args:
+            batch: One that is over, or its identifier.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        found = self.retrieve(batch) if isinstance(batch, str) else batch
+        for file_id in (found.output_file_id, found.error_file_id):
+            if file_id is not None:
+                for line in lines(self._transport.content(at(CONTENT_PATH, file_id))):
+                    yield parsed(line)
+
+
+class AsyncBatches:
+    """The batches of a tenant."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        """Ask over `transport`."""
+        self._transport = transport
+
+    async def create(
+        self,
+        *,
+        input_file_id: str,
+        endpoint: str,
+        completion_window: str = "24h",
+        metadata: Mapping[str, str] | None = None,
+        output_expires_after_s: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Batch:
+        """Begin a batch over an uploaded file.
+
+        Args:
+            input_file_id: A file of the purpose `batch`.
+            endpoint: The route that every line's `url` names.
+            completion_window: Hours or minutes until the deadline, `24h` or `90m`.
+            metadata: At most 16 pairs; `on_invalid_line: skip` lets the good lines run.
+            output_expires_after_s: Seconds that its files are kept.
+            idempotency_key: The same request with the same key makes no second batch. Without
+                one, only this call's own attempts are told apart.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        body = batch_body(
+            input_file_id, endpoint, completion_window, metadata, output_expires_after_s
+        )
+        headers = {IDEMPOTENCY_KEY: idempotency_key or uuid4().hex}
+        return await self._transport.post(BATCHES_PATH, body, Batch, headers=headers)
+
+    async def retrieve(self, batch_id: str) -> Batch:
+        """Return a batch as it is now.
+
+        Raises:
+            NotFound: The tenant has no such batch.
+        """
+        return await self._transport.get(at(BATCH_PATH, batch_id), Batch)
+
+    async def list(self, *, after: str | None = None, limit: int | None = None) -> BatchList:
+        """Return some batches, newest first; the next page begins `after` its `last_id`."""
+        return await self._transport.get(queried(BATCHES_PATH, after=after, limit=limit), BatchList)
+
+    async def cancel(self, batch_id: str) -> Batch:
+        """Stop a batch; what is done is kept.
+
+        Raises:
+            NotFound: The tenant has no such batch.
+        """
+        return await self._transport.post(at(CANCEL_PATH, batch_id), None, Batch)
+
+    async def wait(
+        self,
+        batch_id: str,
+        *,
+        timeout_s: float | None = None,
+        poll_s: float | None = None,
+        on_progress: Callable[[Batch], None] | None = None,
+    ) -> Batch:
+        """Return a batch when it is over: completed, failed, expired or cancelled.
+
+        Args:
+            batch_id: The batch.
+            timeout_s: Seconds to wait for it; None for as long as it takes.
+            poll_s: Seconds between two looks; from a quarter up to five when not said.
+            on_progress: Told what each look has found.
+
+        Raises:
+            DeadlineExceeded: It is not over after `timeout_s`.
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        looks = Looks(timeout_s, poll_s)
+        while True:
+            batch = await self.retrieve(batch_id)
+            if on_progress is not None:
+                on_progress(batch)
+            if batch.over:
+                return batch
+            await asyncio.sleep(looks.next_s())
+
+    async def results(self, batch: Batch | str) -> AsyncGenerator[BatchResult]:
+        """Yield one result for each record, those that failed last; join by `custom_id`.
+
+        Args:
+            batch: One that is over, or its identifier.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        found = await self.retrieve(batch) if isinstance(batch, str) else batch
+        for file_id in (found.output_file_id, found.error_file_id):
+            if file_id is not None:
+                async for line in async_lines(self._transport.content(at(CONTENT_PATH, file_id))):
+                    yield parsed(line)

@@ -1,0 +1,202 @@
+"""`/v1/batches`: jobs over files of requests, as OpenAI has them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headpond.call import Backend
+from headpond.errors import InvalidRequest, NotFound
+from headpond.http.auth import Caller, Keyring
+from headpond.http.batch_object import batch_object
+from headpond.http.body import read_body
+from headpond.http.errors import invalid_request
+from headpond.http.headers import Headers
+from headpond.http.listing import Paging, path_id
+from headpond.http.responses import json_response
+from headpond.jobs.access import JobsAccess
+from headpond.jobs.endpoints import BatchEndpoint
+from headpond.jobs.job import NewJob
+from headpond.jobs.pinning import pin
+from headpond.jobs.store import Jobs, new_job_id
+from headpond.jobs_wire import (
+    BATCH_PATH,
+    BATCHES_PATH,
+    CANCEL_PATH,
+    IDEMPOTENCY_KEY,
+    BatchList,
+    BatchRequest,
+)
+
+MOST_LISTED = 100
+
+_MOST_BODY_BYTES = 2**16
+_KEY = re.compile(rb"[\x21-\x7e]{1,255}")
+_UNITS_S = {"h": 3600.0, "m": 60.0}
+_LONGEST_S = 30 * 86_400.0
+_ON_INVALID_LINE = ("on_invalid_line", ("fail", "skip"))
+
+
+class Batches:
+    """Makes, shows and cancels jobs, each tenant's own only."""
+
+    def __init__(
+        self,
+        access: JobsAccess,
+        keyring: Keyring,
+        endpoints: Mapping[str, BatchEndpoint],
+        backend: Backend,
+    ) -> None:
+        """Keep what every request needs.
+
+        Args:
+            access: The stores of jobs.
+            keyring: Who may call.
+            endpoints: What jobs may ask, by path.
+            backend: Knows what each model stands for.
+        """
+        self._access = access
+        self._keyring = keyring
+        self._endpoints = endpoints
+        self._backend = backend
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the list, of one batch, and of its cancelling."""
+        return [
+            Route(BATCHES_PATH, self._collection, methods=["GET", "POST"]),
+            Route(BATCH_PATH, self._one),
+            Route(CANCEL_PATH, self._cancel, methods=["POST"]),
+        ]
+
+    async def _collection(self, request: Request) -> Response:
+        caller = self._caller(request)
+        if request.method == "POST":
+            return await self._create(request, caller)
+        paging = Paging.read(request, default=20, most=MOST_LISTED)
+        jobs = await self._access.jobs()
+        page = await jobs.jobs(caller.tenant, after=paging.after, limit=paging.limit)
+        data = tuple(map(batch_object, page.rows))
+        first, last = (data[0].id, data[-1].id) if data else (None, None)
+        listed = BatchList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+        return json_response(listed)
+
+    async def _one(self, request: Request) -> Response:
+        caller = self._caller(request)
+        jobs = await self._access.jobs()
+        return json_response(
+            batch_object(await jobs.job(path_id(request, "batch_id"), caller.tenant))
+        )
+
+    async def _cancel(self, request: Request) -> Response:
+        caller = self._caller(request)
+        jobs = await self._access.jobs()
+        return json_response(
+            batch_object(await jobs.cancel(path_id(request, "batch_id"), caller.tenant))
+        )
+
+    async def _create(self, request: Request, caller: Caller) -> Response:
+        headers: dict[bytes, bytes] = dict(request.scope["headers"])
+        key = _idempotency_key(headers)
+        body = await read_body(request.receive, headers, _MOST_BODY_BYTES)
+        asked = _asked(body)
+        endpoint = self._endpoint(asked.endpoint)
+        caller.require_workload(endpoint.record.name)
+        jobs = await self._access.jobs()
+        digest = _digest(asked)
+        job = None if key is None else await jobs.made(caller.tenant, key, digest)
+        if job is None:
+            new = await self._new_job(jobs, caller, asked, endpoint, key, digest)
+            job = await jobs.create(new)
+        return json_response(batch_object(job))
+
+    async def _new_job(
+        self,
+        jobs: Jobs,
+        caller: Caller,
+        asked: BatchRequest,
+        endpoint: BatchEndpoint,
+        key: str | None,
+        digest: str,
+    ) -> NewJob:
+        """Resolve the model that the input names, and ask for its job."""
+        try:
+            file = await jobs.file(asked.input_file_id, caller.tenant)
+        except NotFound as error:
+            raise InvalidRequest(error.message, param="input_file_id") from None
+        job_id = new_job_id()
+        pinned = await pin(self._access.objects, file.key, endpoint, self._backend, job_id)
+        if pinned.model is not None:
+            caller.require_model(pinned.model)
+        expires = asked.output_expires_after
+        return NewJob(
+            id=job_id,
+            tenant=caller.tenant,
+            endpoint=asked.endpoint,
+            model=_storable(pinned.model),
+            bundle=pinned.bundle,
+            input_file_id=file.id,
+            window=asked.completion_window,
+            window_s=_window_s(asked.completion_window),
+            metadata=asked.metadata or {},
+            output_expires_after_s=None if expires is None else float(expires.seconds),
+            idempotency_key=key,
+            body_sha256=digest,
+        )
+
+    def _endpoint(self, path: str) -> BatchEndpoint:
+        found = self._endpoints.get(path)
+        if found is None:
+            known = ", ".join(sorted(self._endpoints))
+            raise InvalidRequest(f"`endpoint` must be one of {known}.", param="endpoint")
+        return found
+
+    def _caller(self, request: Request) -> Caller:
+        return self._keyring.authenticate(dict(request.scope["headers"]))
+
+
+def _asked(body: bytes) -> BatchRequest:
+    try:
+        asked = BatchRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid_request(error, body) from None
+    if _window_s(asked.completion_window) > _LONGEST_S:
+        raise InvalidRequest("The window is longer than 30 days.", param="completion_window")
+    name, known = _ON_INVALID_LINE
+    if (asked.metadata or {}).get(name, known[0]) not in known:
+        raise InvalidRequest(f"`{name}` must be one of {known}.", param=f"metadata.{name}")
+    return asked
+
+
+def _storable(model: str | None) -> str | None:
+    """Return a name as databases can keep it; one that is changed by that is no model's."""
+    if model is None:
+        return None
+    return model.encode(errors="replace").decode().replace("\x00", "?")
+
+
+def _window_s(window: str) -> float:
+    return int(window[:-1]) * _UNITS_S[window[-1]]
+
+
+def _digest(asked: BatchRequest) -> str:
+    """Return what tells whether a second request asks for the same."""
+    document = json.dumps(asked.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(document.encode()).hexdigest()
+
+
+def _idempotency_key(headers: Headers) -> str | None:
+    given = headers.get(IDEMPOTENCY_KEY.encode())
+    if given is None:
+        return None
+    if not _KEY.fullmatch(given):
+        raise InvalidRequest(
+            f"{IDEMPOTENCY_KEY} must be 1 to 255 visible ASCII characters.", param=IDEMPOTENCY_KEY
+        )
+    return given.decode()

@@ -1,0 +1,1 @@
+"""Durable batch jobs: files, jobs, and leased tasks that any worker can take over."""

@@ -1,0 +1,224 @@
+"""Reading a job's input: every line is checked, and the records are cut into shards.
+
+The input is never whole in memory; what is kept of a line is where it lies. Records of
+like size go into one shard, over the whole file, so that what is batched together is alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+
+import orjson
+
+from headpond.jobs.claim import Claim, Part, ShardResult, Span
+from headpond.jobs.errors import ObjectsUnavailable
+from headpond.jobs.job import Job, LineError
+from headpond.jobs.objects import Objects
+from headpond.jobs.records import unreadable
+
+MOST_RECORDS = 50_000
+MOST_LINE_BYTES = 64 * 2**20
+
+SHARD_RECORDS = 1024
+SHARD_BYTES = 4 * 2**20
+"""A shard is read whole; how long one runs is bounded by time, not by this."""
+
+SKIP_INVALID = "skip"
+"""The value of `metadata.on_invalid_line` by which bad lines are passed over."""
+
+
+@dataclass
+class Scan:
+    """What a pass over the input has found.
+
+    Attributes:
+        offsets: Where each record begins.
+        lengths: How long it is, without its newline.
+        errors: What is wrong, in order.
+    """
+
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    lengths: array[int] = field(default_factory=lambda: array("q"))
+    errors: list[LineError] = field(default_factory=list)
+
+    def shards(self) -> Iterator[list[int]]:
+        """Cut the records into shards, the longest first; yields their positions here."""
+        order = sorted(range(len(self.lengths)), key=lambda each: -self.lengths[each])
+        shard: list[int] = []
+        size = 0
+        for each in order:
+            if shard and (len(shard) == SHARD_RECORDS or size + self.lengths[each] > SHARD_BYTES):
+                yield shard
+                shard, size = [], 0
+            shard.append(each)
+            size += self.lengths[each]
+        if shard:
+            yield shard
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input that was read: its shards, the lines passed over, or why it can't be run."""
+
+    spans: Sequence[Span] = ()
+    bad: ShardResult | None = None
+    errors: Sequence[LineError] = ()
+
+
+async def read_input(claim: Claim, objects: Objects) -> Input:
+    """Check the input of a job, and write its shards to the object store.
+
+    Raises:
+        ObjectsUnavailable: The object store failed for too long, or gave other content.
+        NotFound: The input is gone.
+    """
+    skip = claim.job.metadata.get("on_invalid_line") == SKIP_INVALID
+    with TemporaryDirectory(prefix="headpond-batch-") as folder:
+        path = Path(folder, "input.jsonl")
+        await objects.download(claim.job_input_key, path)
+        if await asyncio.to_thread(_digest, path) != claim.job_input_sha256:
+            raise ObjectsUnavailable("The object store gave other content than was stored.")
+        scan = await asyncio.to_thread(scan_lines, path, claim.job)
+        fatal = [error for error in scan.errors if error.line is None]
+        if fatal or (scan.errors and not skip):
+            return Input(errors=fatal or scan.errors)
+        prefix = f"jobs/{claim.job.id}/{claim.fence}"
+        spans = [
+            await _write_shard(objects, path, scan, shard, f"{prefix}/shard-{number}.jsonl")
+            for number, shard in enumerate(scan.shards())
+        ]
+    bad = await _write_bad(objects, scan.errors, f"{prefix}/invalid.jsonl")
+    return Input(spans=spans, bad=bad)
+
+
+def scan_lines(path: Path, job: Job) -> Scan:
+    """Check every line of an input against what its job says."""
+    scan, seen = Scan(), dict[str, int]()
+    with path.open("rb") as file:
+        for number, (offset, line) in enumerate(_lines(file), start=1):
+            problem = _Line(number, line).problem(job, seen) if line.strip() else None
+            if problem is not None:
+                scan.errors.append(problem)
+            elif line.strip():
+                scan.offsets.append(offset)
+                scan.lengths.append(len(line.rstrip(b"\r\n")))
+            if len(scan.offsets) > MOST_RECORDS:
+                text = f"The file has more than {MOST_RECORDS} records."
+                scan.errors.append(LineError("too_many_tasks", text))
+                return scan
+    if not scan.offsets and not scan.errors:
+        scan.errors.append(LineError("empty_file", "The file has no records."))
+    elif scan.offsets and job.bundle is None:
+        scan.errors.append(_no_model(job))
+    return scan
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield where each line begins, and the line; of one that is too long, its beginning."""
+    offset = 0
+    while line := file.readline(MOST_LINE_BYTES):
+        yield offset, line
+        offset += len(line)
+        rest = line
+        while not rest.endswith(b"\n") and (rest := file.readline(MOST_LINE_BYTES)):
+            offset += len(rest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line that is not blank."""
+
+    number: int
+    content: bytes
+
+    def problem(self, job: Job, seen: dict[str, int]) -> LineError | None:
+        """Return the first thing that is wrong with it; `seen` gets its name."""
+        if len(self.content) >= MOST_LINE_BYTES:
+            return self._error("line_too_large", f"It is longer than {MOST_LINE_BYTES} bytes.")
+        try:
+            given = orjson.loads(self.content)
+        except ValueError:
+            return self._error("invalid_json_line", "It is not valid JSON.")
+        if not isinstance(given, dict):
+            return self._error("invalid_json_line", "It is not a JSON object.")
+        return self._field_problem(given, job) or self._name_problem(given, seen)
+
+    def _field_problem(self, given: Mapping[str, object], job: Job) -> LineError | None:
+        for name in ("custom_id", "method", "url", "body"):
+            if given.get(name) is None:
+                return self._error("missing_required_parameter", f"`{name}` is missing.", name)
+        if not isinstance(given["custom_id"], str) or not given["custom_id"]:
+            return self._error("invalid_type", "`custom_id` is no text, or empty.", "custom_id")
+        if given["method"] != "POST":
+            return self._error("invalid_method", "`method` is not `POST`.", "method")
+        if given["url"] != job.endpoint:
+            text = f"`url` is not the batch's endpoint, `{job.endpoint}`."
+            return self._error("url_mismatch", text, "url")
+        return self._body_problem(given["body"], job)
+
+    def _body_problem(self, body: object, job: Job) -> LineError | None:
+        if not isinstance(body, dict):
+            return self._error("invalid_type", "`body` is no object.", "body")
+        if body.get("model") not in (None, job.model):
+            text = "`body.model` is not that of the first line: a batch has one model."
+            return self._error("model_mismatch", text, "body.model")
+        return None
+
+    def _name_problem(self, given: Mapping[str, object], seen: dict[str, int]) -> LineError | None:
+        name = str(given["custom_id"])
+        other = seen.setdefault(name, self.number)
+        if other == self.number:
+            return None
+        text = f"Its `custom_id` is that of line {other}."
+        return self._error("duplicate_custom_id", text, "custom_id")
+
+    def _error(self, code: str, message: str, param: str | None = None) -> LineError:
+        return LineError(code, message, self.number, param)
+
+
+def _no_model(job: Job) -> LineError:
+    if job.model is None:
+        text = "No line names a model, and several are served."
+        return LineError("missing_required_parameter", text, param="body.model")
+    return LineError(
+        "model_not_found", f"The model `{job.model}` does not exist.", param="body.model"
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+async def _write_shard(
+    objects: Objects, path: Path, scan: Scan, shard: Sequence[int], key: str
+) -> Span:
+    content = await asyncio.to_thread(_gathered, path, scan, shard)
+    await objects.put(key, content)
+    return Span(
+        input_key=key, first=0, stop=len(shard), work=sum(scan.lengths[each] for each in shard)
+    )
+
+
+def _gathered(path: Path, scan: Scan, shard: Sequence[int]) -> bytes:
+    lines = []
+    with path.open("rb") as file:
+        for each in shard:
+            file.seek(scan.offsets[each])
+            lines.append(file.read(scan.lengths[each]))
+    return b"\n".join(lines) + b"\n"
+
+
+async def _write_bad(objects: Objects, errors: Sequence[LineError], key: str) -> ShardResult | None:
+    if not errors:
+        return None
+    stored = await objects.put(key, b"".join(unreadable(error).line for error in errors))
+    part = Part(key=key, bytes=stored.bytes, sha256=stored.sha256)
+    return ShardResult(completed=0, failed=len(errors), error=part)

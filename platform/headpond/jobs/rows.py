@@ -1,0 +1,97 @@
+"""Rows of the tables as files and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Connection, RowMapping, func, select
+
+from headpond.jobs import tables
+from headpond.jobs.job import Job, JobStatus, LineError, Progress, StoredFile
+from headpond.jobs.task import TaskKind, TaskState
+
+_LATELY_S = 300.0
+"""The rate of a job is that of its last minutes."""
+
+
+def file_of(row: RowMapping) -> StoredFile:
+    """Return a row of `files`."""
+    return StoredFile(**row)
+
+
+def jobs_of(connection: Connection, now_s: float, rows: Sequence[RowMapping]) -> Iterator[Job]:
+    """Return rows of `jobs`, with what their shards that run have come to."""
+    identifiers = [row["id"] for row in rows]
+    running = _running(connection, identifiers)
+    lately = _lately(connection, now_s, identifiers)
+    for row in rows:
+        completed, failed = running.get(row["id"], (0, 0))
+        yield _job_of(row, now_s, completed, failed, lately.get(row["id"], 0))
+
+
+def _running(connection: Connection, jobs: Sequence[str]) -> dict[str, tuple[int, int]]:
+    table = tables.tasks
+    query = (
+        select(table.c.job_id, func.sum(table.c.completed), func.sum(table.c.failed))
+        .where(table.c.job_id.in_(jobs), table.c.state == TaskState.RUNNING)
+        .group_by(table.c.job_id)
+    )
+    return {job: (int(done), int(failed)) for job, done, failed in connection.execute(query)}
+
+
+def _lately(connection: Connection, now_s: float, jobs: Sequence[str]) -> dict[str, int]:
+    """Return the work that was done in the last minutes, by job."""
+    table = tables.tasks
+    query = (
+        select(table.c.job_id, func.sum(table.c.work))
+        .where(
+            table.c.job_id.in_(jobs),
+            table.c.kind == TaskKind.SHARD,
+            table.c.state == TaskState.DONE,
+            table.c.ended_s > now_s - _LATELY_S,
+        )
+        .group_by(table.c.job_id)
+    )
+    return {job: int(work) for job, work in connection.execute(query)}
+
+
+def _job_of(row: RowMapping, now_s: float, completed: int, failed: int, lately: int) -> Job:
+    status = JobStatus(row["status"])
+    began_s = row["in_progress_s"]
+    rate = None
+    if lately and began_s is not None and not status.over:
+        rate = lately / max(min(now_s - began_s, _LATELY_S), 1e-3)
+    left = row["work_total"] - row["work_done"]
+    return Job(
+        id=row["id"],
+        tenant=row["tenant"],
+        endpoint=row["endpoint"],
+        model=row["model"],
+        bundle=row["bundle"],
+        input_file_id=row["input_file_id"],
+        window=row["window"],
+        metadata=row["metadata"],
+        output_expires_after_s=row["output_expires_after_s"],
+        status=status,
+        waits_for=row["waits_for"],
+        errors=tuple(LineError(**error) for error in row["errors"]),
+        progress=Progress(
+            total=row["total"],
+            completed=row["completed"] + completed,
+            failed=row["failed"] + failed,
+            work_total=row["work_total"],
+            work_done=row["work_done"],
+            work_per_s=rate,
+            estimated_end_s=None if rate is None else now_s + left / rate,
+        ),
+        usage=row["usage"],
+        output_file_id=row["output_file_id"],
+        error_file_id=row["error_file_id"],
+        manifest_key=row["manifest_key"],
+        created_s=row["created_s"],
+        deadline_s=row["deadline_s"],
+        in_progress_s=began_s,
+        cancelling_s=row["cancelling_s"],
+        finalizing_s=row["finalizing_s"],
+        ended_s=row["ended_s"],
+    )

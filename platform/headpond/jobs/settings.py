@@ -1,0 +1,52 @@
+"""Where jobs are kept: the same for who takes them in and for who does them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from platformdirs import user_data_path
+from pydantic import BaseModel, ByteSize, ConfigDict, Field
+
+from headpond.jobs.database import Database
+from headpond.jobs.objects import Objects
+
+
+class JobStore(BaseModel):
+    """The database and the object store of jobs.
+
+    Attributes:
+        database: `sqlite:///path` or `postgresql://user@host/database`; a SQLite file in
+            `folder` when absent.
+        objects: A folder as fsspec knows it, e.g. `s3://bucket/prefix`; one in `folder` when
+            absent.
+        folder: On this machine; the user's data folder for headpond when absent.
+        most_file_bytes: The largest file that callers may upload.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    database: Annotated[str, Field(pattern=r"^(sqlite:///|postgresql://)")] | None = None
+    objects: str | None = None
+    folder: str | None = None
+    most_file_bytes: Annotated[ByteSize, Field(gt=0)] = ByteSize(200 * 10**6)
+
+    def open_database(self, *, patience_s: float = 5.0) -> Database:
+        """Connect, and bring the tables up to date.
+
+        Raises:
+            JobsUnavailable: The database did not answer in time.
+        """
+        url = self.database or f"sqlite:///{self._folder / 'jobs.db'}"
+        return Database.open(url, patience_s=patience_s)
+
+    def open_objects(self, *, patience_s: float | None = 10.0) -> Objects:
+        """Return the object store; nothing is asked of it yet."""
+        url = self.objects or f"file://{self._folder / 'objects'}"
+        return Objects(url, patience_s=patience_s)
+
+    @property
+    def _folder(self) -> Path:
+        if self.folder is not None:
+            return Path(self.folder).absolute()
+        return user_data_path("headpond") / "jobs"

