@@ -157,3 +157,84 @@ BOMBS = {
     "BMP": lambda: bmp_bomb(40_000),
     "JPEG": lambda: jpeg_bomb(30_000),
 }
+
+
+def jpeg_with(segments: bytes) -> bytes:
+    """A JPEG with segments before its own."""
+    file = saved(scene(), "JPEG")
+    return file[:2] + segments + file[2:]
+
+
+def segment(marker: int, body: bytes) -> bytes:
+    """A segment of a JPEG."""
+    return bytes([0xFF, marker]) + struct.pack(">H", 2 + len(body)) + body
+
+
+def png_with(chunks: bytes, *, behind: int = 33) -> bytes:
+    """A PNG with chunks behind its header, or behind as many bytes."""
+    file = saved(scene(), "PNG")
+    return file[:behind] + chunks + file[behind:]
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG."""
+    return _chunk(name, body)
+
+
+def overlapping_exif(entries: int, length: int) -> bytes:
+    """EXIF whose every entry is all of what is behind them, and so as long."""
+    behind = 8 + 2 + 12 * entries + 4
+    table = b"".join(struct.pack(">HHII", 1000 + at, 7, length, behind) for at in range(entries))
+    return b"MM\0*\0\0\0\x08" + struct.pack(">H", entries) + table + b"\0" * 4 + b"x" * length
+
+
+def webp_with(chunks: bytes) -> bytes:
+    """A WEBP that says it has EXIF and XMP, with chunks behind the picture."""
+    size = struct.pack("<I", 63)[:3] + struct.pack("<I", 47)[:3]
+    header = b"VP8X" + struct.pack("<IB3x", 10, 0x0C) + size
+    body = b"WEBP" + header + saved(scene(), "WEBP")[12:] + chunks
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def gif_with(blocks: bytes) -> bytes:
+    """A GIF with a comment in blocks before its frame."""
+    file = saved(scene(), "GIF")
+    at = file.index(b"\x2c\0\0\0\0")
+    return file[:at] + b"\x21\xfe" + blocks + b"\0" + file[at:]
+
+
+def run_length_bmp(pairs: int) -> bytes:
+    """A BMP in runs."""
+    header = struct.pack("<IiiHHIIiiII", 40, 100, 100, 1, 8, 1, 0, 0, 0, 256, 0)
+    return (
+        b"BM" + struct.pack("<IHHI", 0, 0, 0, 54 + 1024) + header + bytes(1024) + b"\xff\5" * pairs
+    )
+
+
+CUT_UP = {
+    "JPEG of Exif": lambda: jpeg_with(segment(0xE1, b"Exif\0\0") * 20_000),
+    "JPEG of comments": lambda: jpeg_with(segment(0xFE, b"") * 20_000),
+    "JPEG of starts": lambda: b"\xff\xd8" * 20_000 + saved(scene(), "JPEG"),
+    "PNG of texts": lambda: png_with(chunk(b"tEXt", b"") * 20_000),
+    "PNG of empty data": lambda: png_with(chunk(b"IDAT", b"") * 20_000),
+    "GIF of blocks": lambda: gif_with(b"\1a" * 20_000),
+    "WEBP of chunks": lambda: webp_with(b"JUNK\0\0\0\0" * 20_000),
+}
+"""Files in far more parts than an encoder makes."""
+
+METADATA = {
+    "JPEG, overlapping": lambda: jpeg_with(
+        segment(0xE1, b"Exif\0\0" + overlapping_exif(2000, 32_000))
+    ),
+    "JPEG, many": lambda: jpeg_with(segment(0xE1, b"Exif\0\0" + b"A" * 10_000) * 1000),
+    "JPEG, Photoshop's": lambda: jpeg_with(
+        segment(0xED, b"Photoshop 3.0\0" + b"8BIM\4\0\0\0\0\0\0\0" * 5000) * 20
+    ),
+    "JPEG, junk": lambda: jpeg_with(b"\xff" * 2**20 + b"\xfe\0\2" + b"\0" * 2**20),
+    "PNG, overlapping": lambda: png_with(chunk(b"eXIf", overlapping_exif(2000, 2**20))),
+    "WEBP, overlapping": lambda: webp_with(
+        b"EXIF" + struct.pack("<I", 24_014 + 2**20) + overlapping_exif(2000, 2**20)
+    ),
+    "GIF, a comment": lambda: gif_with(b"\xff" + b"a" * 255 + b"\1a" * 10_000),
+}
+"""Whole pictures, with metadata that costs whoever reads all of it gigabytes or minutes."""

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import io
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from headpond.errors import InvalidRequest, PayloadTooLarge
-from headpond_workloads.images.canvas import jpeg_scans
-from headpond_workloads.images.decoder import decode
+from headpond_workloads.images.decoder import decode, decode_transparency
+from headpond_workloads.images.jpeg import jpeg
+from headpond_workloads.images.png import png
 from workloads.images.pictures import (
     BOMBS,
+    CUT_UP,
     FORMATS,
+    METADATA,
     apart,
     array,
+    chunk,
+    jpeg_with,
     linear_grey_profile,
     png_of_zeros,
+    png_with,
+    run_length_bmp,
     saved,
     scene,
+    segment,
     swapped_profile,
 )
 
@@ -117,6 +128,42 @@ def test_a_transparent_colour_of_a_png_is_white() -> None:
     assert pixels[0, 3].tolist() == [9, 8, 7]
 
 
+def deep_png(colours: NDArray[np.uint16], transparent: tuple[int, ...]) -> bytes:
+    """A PNG of 16 bits, grey [rows, columns] or RGB [rows, columns, 3], one colour clear."""
+    header = struct.pack(
+        ">IIBBBBB", colours.shape[1], colours.shape[0], 16, 2 if colours.ndim == 3 else 0, 0, 0, 0
+    )
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in colours)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"tRNS", struct.pack(f">{len(transparent)}H", *transparent))
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def test_the_transparent_grey_of_sixteen_bits_is_white_and_told_by_all_of_them() -> None:
+    data = deep_png(np.asarray([[0x1234, 0x1235]], np.uint16), (0x1234,))
+    assert array(decoded(data))[0].tolist() == [[255] * 3, [0x12] * 3]
+    clear = decode_transparency(data, max_pixels=MOST, param="mask")
+    assert array(clear)[0].tolist() == [255, 0]
+
+
+def test_the_transparent_colour_of_sixteen_bits_is_white() -> None:
+    colours = np.asarray([[[0x1234, 0, 0xFFFF], [0x4000, 0x8000, 0x0101]]], np.uint16)
+    pixels = array(decoded(deep_png(colours, (0x1234, 0, 0xFFFF))))
+    assert pixels[0].tolist() == [[255, 255, 255], [0x40, 0x80, 0x01]]
+
+
+def test_imagemagicks_orientation_is_applied() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    lines = b"\nexif\n      34\n" + exif.tobytes().hex().encode()
+    raw = chunk(b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(lines))
+    assert decoded(png_with(raw)).size == (48, 64)
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
 def test_orientation_is_applied(kind: str, orientation: int) -> None:
@@ -198,13 +245,13 @@ def test_a_bomb_is_refused_from_its_header(kind: str) -> None:
 def many_scans(count: int) -> bytes:
     """A progressive JPEG whose last scan comes so often that there are `count`."""
     data = saved(scene(), "JPEG", progressive=True)
-    first = jpeg_scans(data)
+    first = jpeg(data).scans
     last = data[data.rindex(b"\xff\xda") : -2]
     return data[:-2] + last * (count - first) + data[-2:]
 
 
 def test_a_jpeg_of_too_many_scans_is_refused() -> None:
-    assert jpeg_scans(many_scans(64)) == 64
+    assert jpeg(many_scans(64)).scans == 64
     assert decoded(many_scans(64)).size == (64, 48)
     with pytest.raises(InvalidRequest, match="64 scans"):
         decoded(many_scans(65))
@@ -214,7 +261,55 @@ def test_only_scans_are_counted() -> None:
     markers = b"\xff\xda\x00\x02" * 200
     exif = b"Exif\0\0" + markers
     with_junk = saved(scene(), "JPEG", exif=exif, comment=markers) + markers
-    assert jpeg_scans(with_junk) == 1
+    assert jpeg(with_junk).scans == 1
+
+
+@pytest.mark.parametrize("kind", CUT_UP)
+def test_a_file_in_very_many_parts_is_refused(kind: str) -> None:
+    with pytest.raises(InvalidRequest, match="more than 16384 parts") as refusal:
+        decoded(CUT_UP[kind]())
+    assert refusal.value.param == "image"
+
+
+@pytest.mark.parametrize("kind", METADATA)
+def test_metadata_is_not_read_by_whoever_reads_all_of_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise MemoryError("metadata was read")
+
+    monkeypatch.setattr(Image.Exif, "load", forbidden)
+    assert decoded(METADATA[kind]()).size == (64, 48)
+
+
+def test_a_jpeg_of_very_many_tables_is_refused() -> None:
+    tables = segment(0xDB, (b"\0" + b"\1" * 64) * 900)
+    assert decoded(jpeg_with(tables * 4)).size == (64, 48)
+    with pytest.raises(InvalidRequest, match="broken"):
+        decoded(jpeg_with(tables * 5))
+
+
+def test_fill_bytes_within_a_jpeg_mean_nothing() -> None:
+    data = saved(scene(), "JPEG")
+    filled = data[:-2] + b"\xff" * 2**20 + data[-2:]
+    assert apart(decoded(filled), decoded(data)) == 0
+    assert len(jpeg(filled).data) < 2 * len(data)
+
+
+def test_a_run_length_encoded_bmp_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="run-length") as refusal:
+        decoded(run_length_bmp(10))
+    assert refusal.value.status == 400
+
+
+def test_one_profile_is_unpacked_however_many_there_are() -> None:
+    swapped, grey = (
+        chunk(b"iCCP", b"a\0\0" + zlib.compress(profile))
+        for profile in (swapped_profile(), linear_grey_profile())
+    )
+    data = png_with(swapped + grey * 100)
+    assert apart(decoded(data), decoded(png_with(swapped))) == 0
+    assert png(data).data.count(b"iCCP") == 1
 
 
 def test_a_bomb_is_refused_before_its_pixels_are_there() -> None:
@@ -234,7 +329,7 @@ def test_the_cap_is_exact() -> None:
 MEMORY = """
 import sys
 from headpond.errors import PayloadTooLarge
-from headpond_workloads.images.canvas import jpeg_scans
+from headpond_workloads.images.jpeg import jpeg
 from headpond_workloads.images.decoder import decode
 from workloads.images.pictures import BOMBS, png_of_zeros
 

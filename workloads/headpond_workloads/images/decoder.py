@@ -3,6 +3,8 @@
 Rules, in this order:
 
 - The format is told from the first bytes: PNG, JPEG, WEBP, GIF or BMP; nothing else is tried.
+- A file of more segments, chunks or blocks than encoders make is refused, and so is a
+  run-length encoded BMP: Pillow looks at each in Python, byte by byte.
 - More pixels than allowed are refused from the header, before anything is decoded; so is a
   JPEG of more than 64 scans.
 - Of an animation, the first frame counts.
@@ -19,7 +21,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -32,8 +34,13 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from headpond.errors import InvalidRequest, PayloadTooLarge
-from headpond_workloads.images.canvas import Size, gif_size, jpeg_scans, webp_size
 from headpond_workloads.images.colour import in_mode, to_srgb
+from headpond_workloads.images.container import Container, Size, TooManyParts, bmp
+from headpond_workloads.images.gif import gif
+from headpond_workloads.images.jpeg import jpeg
+from headpond_workloads.images.orientation import upright_turn
+from headpond_workloads.images.png import png
+from headpond_workloads.images.webp import webp
 
 UNREADABLE = (
     OSError,  # what Pillow means to raise, UnidentifiedImageError included
@@ -62,31 +69,16 @@ differ by 0.3 of 255 on average; at 1 by 1.0.
 MOST_SCANS = 64
 """Scans of a JPEG; encoders make about ten, and each takes time for all of the image."""
 
-_ORIENTATION = 0x0112
-_UPRIGHT: Mapping[object, Image.Transpose] = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What turns each EXIF orientation upright; 1, and all that is none, is upright."""
+Reader = tuple[type[ImageFile.ImageFile], Callable[[bytes], Container]]
 
-_READERS: tuple[tuple[bytes, int, bytes, type[ImageFile.ImageFile]], ...] = (
-    (b"\xff\xd8\xff", 0, b"", JpegImageFile),
-    (b"\x89PNG\r\n\x1a\n", 0, b"", PngImageFile),
-    (b"RIFF", 8, b"WEBP", WebPImageFile),
-    (b"GIF8", 0, b"", GifImageFile),
-    (b"BM", 0, b"", BmpImageFile),
+_READERS: tuple[tuple[bytes, int, bytes, Reader], ...] = (
+    (b"\xff\xd8\xff", 0, b"", (JpegImageFile, jpeg)),
+    (b"\x89PNG\r\n\x1a\n", 0, b"", (PngImageFile, png)),
+    (b"RIFF", 8, b"WEBP", (WebPImageFile, webp)),
+    (b"GIF8", 0, b"", (GifImageFile, gif)),
+    (b"BM", 0, b"", (BmpImageFile, bmp)),
 )
-"""First bytes, where more follow, those, and the reader."""
-
-_CANVASES: Mapping[type[ImageFile.ImageFile], Callable[[bytes], Size | None]] = {
-    GifImageFile: gif_size,
-    WebPImageFile: webp_size,
-}
+"""First bytes, where more follow, those, and what reads pixels and what reads the rest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,10 +108,8 @@ def decode(data: bytes, *, max_pixels: int, needed: int, param: str) -> Picture:
         InvalidRequest: It is none of the formats, or broken.
     """
     with _refusing(param):
-        file, pixels = _loaded(data, max_pixels, needed, param)
-        image, profile = _upright(file), file.info.get("icc_profile")
-        # Step by step, so that no more than two of these are held at once.
-        del file
+        image, pixels = _upright(data, max_pixels, needed, param)
+        profile = image.info.get("icc_profile")
         image = _eight_bits(image)
         image = _opaque(image)
         return Picture(image=to_srgb(image, profile), pixels=pixels)
@@ -138,10 +128,10 @@ def decode_transparency(data: bytes, *, max_pixels: int, param: str) -> Image.Im
         InvalidRequest: It is none of the formats, or broken, or says nothing of transparency.
     """
     with _refusing(param):
-        file, _ = _loaded(data, max_pixels, 0, param)
-        if not file.has_transparency_data:
+        image, _ = _upright(data, max_pixels, 0, param)
+        if not image.has_transparency_data:
             raise InvalidRequest("the image says of no part that it is transparent", param=param)
-        return ImageChops.invert(in_mode(_upright(file), "RGBA").getchannel("A"))
+        return ImageChops.invert(in_mode(_eight_bits(image), "RGBA").getchannel("A"))
 
 
 @contextmanager
@@ -149,38 +139,42 @@ def _refusing(param: str) -> Iterator[None]:
     """Turn what broken files make Pillow raise into a refusal."""
     try:
         yield
+    except TooManyParts as error:
+        raise InvalidRequest(str(error), param=param) from None
     except UNREADABLE:
         raise InvalidRequest("the image cannot be decoded: it is broken", param=param) from None
     except MemoryError:
         raise PayloadTooLarge("the image takes too much memory to decode", param=param) from None
 
 
-def _loaded(
-    data: bytes, max_pixels: int, needed: int, param: str
-) -> tuple[ImageFile.ImageFile, int]:
-    """Return the file, decoded, and the pixels that its header says."""
-    reader = _reader(data, param)
-    if (canvas := _CANVASES.get(reader)) is not None:
-        _check_pixels(canvas(data), max_pixels, param)
-    if reader is JpegImageFile and jpeg_scans(data) > MOST_SCANS:
+def _upright(data: bytes, max_pixels: int, needed: int, param: str) -> tuple[Image.Image, int]:
+    """Return the image of a file, the right way up, and the pixels that its header says."""
+    reader, read = _reader(data, param)
+    container = read(data)
+    if container.size is not None:
+        _check_pixels(container.size, max_pixels, param)
+    if container.scans > MOST_SCANS:
         raise InvalidRequest(f"a JPEG may have {MOST_SCANS} scans", param=param)
-    with reader(io.BytesIO(data)) as file:
+    if container.run_lengths:
+        raise InvalidRequest("a BMP that is run-length encoded is not read", param=param)
+    with reader(io.BytesIO(container.data)) as file:
         pixels = _check_pixels(file.size, max_pixels, param)
         if needed:
             file.draft("RGB", (needed * REDUCE_MARGIN, needed * REDUCE_MARGIN))
         file.load()
-    return file, pixels
+    turn = upright_turn(container.exif, container.xmp)
+    return file if turn is None else file.transpose(turn), pixels
 
 
-def _reader(data: bytes, param: str) -> type[ImageFile.ImageFile]:
+def _reader(data: bytes, param: str) -> Reader:
     for start, at, more, reader in _READERS:
         if data.startswith(start) and data.startswith(more, at):
             return reader
     raise InvalidRequest("the image is no PNG, JPEG, WEBP, GIF or BMP", param=param)
 
 
-def _check_pixels(size: Size | None, max_pixels: int, param: str) -> int:
-    if size is None or min(size) < 1:
+def _check_pixels(size: Size, max_pixels: int, param: str) -> int:
+    if min(size) < 1:
         raise InvalidRequest("the image does not say how large it is", param=param)
     pixels = size[0] * size[1]
     if pixels > max_pixels:
@@ -191,19 +185,16 @@ def _check_pixels(size: Size | None, max_pixels: int, param: str) -> int:
     return pixels
 
 
-def _upright(file: ImageFile.ImageFile) -> Image.Image:
-    try:
-        turn = _UPRIGHT.get(file.getexif().get(_ORIENTATION))
-    except UNREADABLE:
-        return file
-    return file if turn is None else file.transpose(turn)
-
-
 def _eight_bits(image: Image.Image) -> Image.Image:
     if not image.mode.startswith("I"):
         return image
     # Pillow itself would clip: everything from 256 up would be white.
-    return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    levels = np.asarray(image)
+    grey = Image.fromarray((levels >> 8).astype(np.uint8))
+    if (clear := image.info.get("transparency")) is not None:
+        # The one grey that is transparent is told by all of its bits.
+        grey.putalpha(Image.fromarray(np.where(levels == clear, 0, 255).astype(np.uint8)))
+    return grey
 
 
 def _opaque(image: Image.Image) -> Image.Image:
