@@ -2,12 +2,15 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench lock
+.PHONY: install demo test check bench lock
+
+# Set up .venv without starting anything.
+install: $(VENV)/.ready
 
 # Start every workload with the demo bundles, show one call of each, and paint a sheet of
-# pictures (.demo/contact-sheet.png); ONCE=1 stops after.
+# pictures (.demo/contact-sheet.png); ONCE=1 stops after, PORT=8001 listens there.
 demo: $(VENV)/.ready
-	$(BIN)/headpond demo $(if $(ONCE),--once) \
+	$(BIN)/headpond demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) \
 		--then "$(BIN)/python recipes/tinysd_digits/contact_sheet.py .demo/contact-sheet.png"
 
 test: $(VENV)/.ready

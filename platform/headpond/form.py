@@ -29,7 +29,7 @@ def read_form(body: bytes, content_type: str) -> dict[str, FormValue]:
     loses the brackets.
 
     Raises:
-        InvalidRequest: The body is not a form, or holds too many parts.
+        InvalidRequest: The body is not a form, holds too many parts, or a field that is no text.
     """
     boundary = parse_options_header(content_type)[1].get("boundary", "")
     if not boundary:
@@ -65,4 +65,11 @@ def _parts(body: bytes, boundary: str) -> list[tuple[str, str | bytes]]:
 
 
 def _value(part: MultipartSegment, data: bytes) -> str | bytes:
-    return data.decode() if part.filename is None else data
+    if part.filename is not None:
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(
+            "is no text, and no file either: a file's part has a filename", param=part.name
+        ) from None

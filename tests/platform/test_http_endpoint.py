@@ -17,7 +17,9 @@ from headpond.errors import (
     RateLimited,
     WorkerLost,
 )
-from headpond.http.app import ASGIApp
+from headpond.http.app import ASGIApp, build_app
+from headpond.record import WorkloadRecord
+from headpond.settings import Settings
 from headpond.testing.asgi import AsgiRequest
 from headpond.testing.scripted import ScriptedBackend, Step
 from headpond.units import Work
@@ -182,6 +184,35 @@ async def test_a_backend_that_stands_still_is_left_at_the_deadline(
     }
     assert request.answer_headers["x-should-retry"] == "false"
     assert len(backend.closed) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_is_ready_after_the_deadline_is_late(
+    record: WorkloadRecord, backend: ScriptedBackend, *, stream: bool
+) -> None:
+    app = build_app([record], backend, Settings(), grace_s=30.0)
+    step = asyncio.Event()
+    backend.steps = [step, LAST]
+    asyncio.get_running_loop().call_later(0.03, step.set)
+    request = await ask(stream=stream, headers={"x-headpond-deadline-ms": "10"}).run(app)
+    assert request.status == 408
+    assert json.loads(request.body)["error"]["code"] == "deadline_exceeded"
+
+
+async def test_a_late_end_of_a_stream_is_an_error_event(
+    record: WorkloadRecord, backend: ScriptedBackend
+) -> None:
+    app = build_app([record], backend, Settings(), grace_s=30.0)
+    step = asyncio.Event()
+    backend.steps = [[Output(0, "a")], step, LAST]
+    request = ask(stream=True, headers={"x-headpond-deadline-ms": "500"})
+    task = asyncio.create_task(request.run(app))
+    await request.until(chunks=1)
+    asyncio.get_running_loop().call_later(0.6, step.set)
+    await task
+    assert b'"a"' in request.body
+    assert b"deadline_exceeded" in request.chunks[-1]
+    assert b"[DONE]" not in request.body
 
 
 async def test_a_deadline_amid_a_stream_is_an_error_event_and_never_done(

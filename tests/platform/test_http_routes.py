@@ -158,6 +158,11 @@ async def test_one_tag_in_brackets_is_a_list(client: httpx2.AsyncClient) -> None
             "multipart/form-data; boundary=x",
             "picture",
         ),
+        (
+            b'--x\r\nContent-Disposition: form-data; name="picture"\r\n\r\n\xff\xd8\r\n--x--\r\n',
+            "multipart/form-data; boundary=x",
+            "is no text, and no file either",
+        ),
         (b"{}", "application/json", "picture"),
     ],
 )

@@ -118,7 +118,8 @@ class Endpoint:
                     ask, caller, path.get(SERVED), self._backend, self._record.name
                 )
                 call = self._call(ask, caller, model, asked, reply.request_id, left_s)
-                await self._answer(call, exchange, receive, reply, began_s)
+                due_s = began_s + asked.limit_s
+                await self._answer(call, exchange, receive, reply, began_s, due_s)
         except TimeoutError:
             if limit.expired():
                 raise DeadlineExceeded from None
@@ -154,7 +155,13 @@ class Endpoint:
         )
 
     async def _answer(
-        self, call: Call, exchange: Exchange, receive: Receive, reply: Reply, began_s: float
+        self,
+        call: Call,
+        exchange: Exchange,
+        receive: Receive,
+        reply: Reply,
+        began_s: float,
+        due_s: float,
     ) -> None:
         submitted_s = perf_counter()
         async with Watch(receive) as watch:
@@ -177,6 +184,7 @@ class Endpoint:
                 metrics=self._metrics,
                 began_s=began_s,
                 submitted_s=submitted_s,
+                due_s=due_s,
             )
             await (turn.stream(self._keep_alive_s) if call.stream else turn.whole())
 

@@ -8,7 +8,7 @@ from time import perf_counter
 
 from headpond.call import Answer, Done, Ended, Failed, Output
 from headpond.dialect import Exchange, Heading, ItemEvent, parted, rendered
-from headpond.errors import WorkerLost
+from headpond.errors import DeadlineExceeded, WorkerLost
 from headpond.http.exchange import whole_events
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import Reply
@@ -33,6 +33,7 @@ class Turn:
         metrics: Where phases are counted.
         began_s: When the request came.
         submitted_s: When it was submitted to the backend.
+        due_s: When all of the answer has to be there.
     """
 
     answer: Answer
@@ -45,12 +46,14 @@ class Turn:
     metrics: HttpMetrics
     began_s: float
     submitted_s: float
+    due_s: float
 
     async def whole(self) -> None:
         """Collect every event, then send one body.
 
         Raises:
             HeadpondError: The call, or an item for which the dialect has no place, failed.
+            DeadlineExceeded: All is computed, but too late.
         """
         items, ended = await whole_events(self.answer)
         self.watch.rest()
@@ -58,6 +61,7 @@ class Turn:
         timing = (b"server-timing", self._account(ended).encode())
         headers = [_work(ended.work), timing]
         headers += [(name.encode(), value.encode()) for name, value in body.headers]
+        self._check_time()
         await self.reply.whole(200, body.content, headers, body.media_type.encode())
 
     async def stream(self, keep_alive_s: float) -> None:
@@ -68,6 +72,7 @@ class Turn:
 
         Raises:
             HeadpondError: The call failed.
+            DeadlineExceeded: A step that began in time gave its events too late.
         """
         writer = self.exchange.stream(self.heading)
         pulse: Pulse | None = None
@@ -76,6 +81,7 @@ class Turn:
             async for batch in self.answer.batches():
                 if not batch:
                     continue
+                self._check_time()
                 items, ended = parted(batch)
                 if pulse is None:
                     _refuse_failed_start(items)
@@ -98,6 +104,11 @@ class Turn:
         finally:
             if pulse is not None:
                 pulse.stop()
+
+    def _check_time(self) -> None:
+        """Refuse what comes late: the loop looks between steps, and so before the last one."""
+        if perf_counter() > self.due_s:
+            raise DeadlineExceeded
 
     def _account(self, ended: Ended) -> str:
         """Count where the time went, and return it as `server-timing`."""

@@ -3,7 +3,8 @@
 A driver asks `decide` what to do, does it on the engine, and tells `advance` how it went.
 
 - Deadlines and cancellations are looked at in `decide`, so between steps. What a step that
-  began in time gives is delivered, even when the deadline passed during it; an item that
+  began in time gives is passed on, even when the deadline passed during it (whoever answers
+  the caller looks again); an item that
   would need one more step is not done, and its call ends with `DeadlineExceeded`.
 - Preempted items go on before new ones are started; who loses its state when, and what
   starting reserves, is said in `Residency`.

@@ -40,10 +40,53 @@ def test_an_item_for_each_text_that_is_never_cut() -> None:
             truncation=Truncation.NONE,
             prompt="query",
             dimensions=4,
+            max_tokens_param="truncate_prompt_tokens",
             param=param,
         )
         for text, param in (("a", "input.0"), ((1, 2), "input.1"))
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "truncation", "most"),
+    [
+        ({"truncate_prompt_tokens": 5}, Truncation.END, 5),
+        ({"truncate_prompt_tokens": -1}, Truncation.END, None),
+        ({"truncate_prompt_tokens": None}, Truncation.NONE, None),
+        ({"truncate": "START"}, Truncation.START, None),
+        ({"truncate": "NONE", "truncate_prompt_tokens": 5}, Truncation.NONE, 5),
+    ],
+)
+def test_a_cut_that_is_asked_for(
+    fields: dict[str, object], truncation: Truncation, most: int | None
+) -> None:
+    (item,) = read(record, PATH, model="m", input="a", **fields).ask().items
+    assert isinstance(item, EmbedItem)
+    assert (item.truncation, item.max_tokens) == (truncation, most)
+
+
+def test_what_other_servers_take_is_done() -> None:
+    fields = {"normalize": False, "input_type": "query"}
+    (item,) = read(record, PATH, model="m", input="a", **fields).ask().items
+    assert isinstance(item, EmbedItem)
+    assert item.normalize is False
+    assert item.preferred_prompts[0] == "query"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"normalize": "x"},
+        {"truncate": True},
+        {"truncate_prompt_tokens": -2},
+        {"truncate_prompt_tokens": "5"},
+        {"input_type": "image"},
+    ],
+)
+async def test_wrong_extensions_are_named(fields: dict[str, object]) -> None:
+    app = app_over(record, scripted(record, vector(1)))
+    status, found = await post(app, PATH, model="pond", input="a", **fields)
+    assert (status, found["error"]["param"]) == (400, *fields)
 
 
 def test_vectors_in_the_order_of_the_texts() -> None:

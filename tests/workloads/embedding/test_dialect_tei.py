@@ -94,6 +94,8 @@ def test_every_token() -> None:
     assert item == EmbedItem(
         text="a", truncation=Truncation.NONE, normalize=False, each_token=True, param="inputs"
     )
+    (item,) = items("/embed_all", inputs="a", normalize=True, dimensions=1)
+    assert (item.each_token, item.normalize, item.dimensions) == (True, True, 1)
     found = body("/embed_all", vectors((1, 2), (3, 4)), vectors((5, 6)), inputs=["a", "b"])
     assert found == [[[1, 2], [3, 4]], [[5, 6]]]
 
@@ -150,6 +152,8 @@ async def test_the_body_may_name_one_of_several_models() -> None:
         ("/embed", {"inputs": []}, 400, "Empty"),
         ("/embed", {"inputs": ""}, 400, "Empty"),
         ("/embed_all", {"inputs": ["a", ""]}, 400, "Empty"),
+        ("/embed_all", {"inputs": "a", "normalize": "x"}, 422, "Validation"),
+        ("/embed_all", {"inputs": "a", "dimensions": 0}, 422, "Validation"),
         ("/embed", {"inputs": 5}, 422, "Validation"),
         ("/embed", {}, 422, "Validation"),
         ("/embed", {"inputs": "a", "truncate": "yes"}, 422, "Validation"),

@@ -92,6 +92,15 @@ def test_wrong_types_are_named(fields: dict[str, object], param: str) -> None:
     assert named == param or named.startswith(f"{param}.")
 
 
+def test_a_text_of_a_wrong_type_is_one_problem() -> None:
+    body = b'{"model": "m", "input": ["a", 1]}'
+    with pytest.raises(ValidationError) as refusal:
+        EmbeddingRequest.model_validate_json(body)
+    assert invalid_request(refusal.value, body).message == (
+        "input.1: must be a string or an array of token IDs"
+    )
+
+
 def test_a_million_bad_entries_are_one_error() -> None:
     body = json.dumps({"model": "m", "input": ["a"] + [None] * 500_000}).encode()
     with pytest.raises(ValidationError) as refusal:

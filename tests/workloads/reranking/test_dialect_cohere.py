@@ -53,6 +53,9 @@ def test_a_search_unit_is_a_hundred_documents(documents: int, units: int) -> Non
 def test_spans_are_refused_unless_they_are_off() -> None:
     asked = {"model": "m", "query": "q", "documents": ["a"]}
     assert read(record, PATH, **asked, relevant_spans={"mode": "disabled"}).ask().items
+    for spans in (True, 5, "enabled", {"mode": 5}):
+        with pytest.raises(UnsupportedParameter):
+            read(record, PATH, **asked, relevant_spans=spans).ask()
     with pytest.raises(UnsupportedParameter) as refusal:
         read(record, PATH, **asked, relevant_spans={"mode": "enabled", "threshold": 0.1}).ask()
     assert refusal.value.param == "relevant_spans"

@@ -82,6 +82,33 @@ def test_the_fields_that_are_ranked() -> None:
     assert told == {0: {"text": "plain"}, 1: documents[1], 2: documents[2]}
 
 
+def test_what_is_sent_with_a_document_comes_back_as_it_was() -> None:
+    document = {"text": "a", "none": None, "deep": {"none": None, "n": 1}}
+    exchange = read(record, PATH, model="m", query="q", documents=[document])
+    (result,) = answer(exchange, THREE[0])["results"]
+    assert result["document"] == document
+
+
+def test_numbers_beside_a_document_that_json_has_no_word_for_are_null() -> None:
+    document = {"text": "a", "x": float("nan"), "y": [float("inf")]}
+    exchange = read(record, PATH, model="m", query="q", documents=[document])
+    (result,) = answer(exchange, THREE[0])["results"]
+    assert result["document"] == {"text": "a", "x": None, "y": [None]}
+
+
+def test_which_tokens_of_a_document_count() -> None:
+    asked = {"model": "m", "query": "q", "documents": ["a"]}
+    fields = {"max_tokens_per_doc": 7, "truncation": False, "max_chunks_per_doc": 1}
+    quiet = {"relevant_spans": {"mode": "disabled"}, "priority": 5}
+    (item,) = read(record, PATH, **asked, **fields, **quiet).ask().items
+    assert isinstance(item, PairItem)
+    assert (item.max_document_tokens, item.truncate) == (7, False)
+
+
+def test_raw_scores() -> None:
+    assert {each["relevance_score"] for each in body(raw_scores=True)["results"]} == {9.0}
+
+
 def test_an_empty_document_is_a_document() -> None:
     (item,) = read(record, PATH, model="m", query="q", documents=[""]).ask().items
     assert isinstance(item, PairItem)
@@ -99,6 +126,17 @@ def test_nothing_is_streamed() -> None:
         ({"documents": []}, "documents"),
         ({"documents": "a"}, "documents"),
         ({"documents": ["a", 5]}, "documents.1"),
+        ({"documents": [{"text": 5}]}, "documents.0.text"),
+        ({"documents": [{"title": "t", "year": 5}], "rank_fields": ["title", "year"]},
+         "documents.0.year"),
+        ({"max_tokens_per_doc": 0}, "max_tokens_per_doc"),
+        ({"max_tokens_per_doc": "5"}, "max_tokens_per_doc"),
+        ({"max_chunks_per_doc": 5}, "max_chunks_per_doc"),
+        ({"max_chunks_per_doc": "x"}, "max_chunks_per_doc"),
+        ({"relevant_spans": True}, "relevant_spans"),
+        ({"priority": 1000}, "priority"),
+        ({"truncation": "x"}, "truncation"),
+        ({"raw_scores": 1}, "raw_scores"),
         ({"documents": [{"title": "a"}]}, "documents.0"),
         ({"documents": ["a", {"text": "b"}], "rank_fields": ["title"]}, "documents.1"),
         ({"documents": [{"title": 3}], "rank_fields": ["title"]}, "documents.0.title"),
@@ -122,6 +160,12 @@ async def test_bad_requests_are_named(fields: dict[str, object], param: str) -> 
     status, found = await post(app_over(record, backend), PATH, **asked)
     assert (status, found["error"]["param"]) == (400, param)
     assert not backend.calls
+
+
+async def test_a_wrong_field_is_told_once() -> None:
+    asked = {"model": "pond", "query": "q", "documents": ["a"], "rank_fields": [5, 6]}
+    _, found = await post(app_over(record, scripted(record, *THREE)), PATH, **asked)
+    assert found["error"]["message"] == "rank_fields.0: Input should be a valid string"
 
 
 async def test_a_refusal_of_the_engine_is_passed_on() -> None:

@@ -23,5 +23,9 @@ class EmbeddingParams(TypedDict, total=False):
     dimensions: int | None
     user: str | None
     prompt_name: str | None
+    input_type: Literal["query", "passage", "document"] | None
+    normalize: bool | None
+    truncate: Literal["NONE", "START", "END"] | None
+    truncate_prompt_tokens: int | None
     store: StoreParams | None
     extra_body: Mapping[str, object]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pydantic_core import to_json
 
@@ -21,6 +22,14 @@ from headpond_workloads.embedding.schema_texts import sources
 from headpond_workloads.embedding.vector_json import row_json
 from headpond_workloads.embedding.vectors import encode
 
+_PROMPTS: Mapping[str | None, tuple[str, ...]] = {
+    None: (),
+    "query": ("query", "search_query"),
+    "passage": ("passage", "document", "search_document"),
+    "document": ("document", "passage", "search_document"),
+}
+"""Names of a bundle's prompts that stand for an `input_type`, the likeliest first."""
+
 
 class EmbeddingExchange(Exchange):
     """Some texts, and the vector of each."""
@@ -31,7 +40,7 @@ class EmbeddingExchange(Exchange):
         self._params: list[str] = []
 
     def ask(self) -> Ask:
-        """Return one item for each text; one that is too long is refused, never cut.
+        """Return one item for each text; one that is too long is refused unless a cut is asked for.
 
         Raises:
             EmptyInput: A text, or the list of them, is empty.
@@ -41,16 +50,8 @@ class EmbeddingExchange(Exchange):
         request = self._request
         found = sources(request.input, "input")
         self._params = [param for param, _ in found]
-        items = tuple(
-            EmbedItem(
-                text=text,
-                truncation=Truncation.NONE,
-                prompt=request.prompt_name,
-                dimensions=request.dimensions,
-                param=param,
-            )
-            for param, text in found
-        )
+        like = _like(request)
+        items = tuple(replace(like, text=text, param=param) for param, text in found)
         store = None if request.store is None else request.store.placement(len(items))
         return Ask(model=request.model, items=items, store=store)
 
@@ -85,3 +86,21 @@ class EmbeddingExchange(Exchange):
         if self._request.encoding_format == "base64":
             return f'"{encode(vector)}"'
         return row_json(vector)
+
+
+def _like(request: EmbeddingRequest) -> EmbedItem:
+    """Return an item without a text, as the request wants all of them."""
+    most = request.truncate_prompt_tokens
+    truncation = Truncation.NONE if most is None else Truncation.END
+    if request.truncate is not None:
+        truncation = Truncation[request.truncate]
+    return EmbedItem(
+        text="",
+        truncation=truncation,
+        max_tokens=None if most == -1 else most,
+        max_tokens_param="truncate_prompt_tokens",
+        prompt=request.prompt_name,
+        preferred_prompts=_PROMPTS[request.input_type],
+        dimensions=request.dimensions,
+        normalize=request.normalize,
+    )

@@ -12,7 +12,6 @@ from headpond_workloads.embedding.items import Description, EmbedItem, Truncatio
 from headpond_workloads.embedding.schema_tei import (
     SimilarityParameters,
     SimilarityRequest,
-    TeiEmbedAllRequest,
     TeiEmbedRequest,
 )
 from headpond_workloads.embedding.schema_texts import TextSource, sources
@@ -42,8 +41,8 @@ class TeiEmbedExchange(Exchange):
         request = self._request
         found = sources(request.inputs, "inputs")
         self._params = [param for param, _ in found]
-        like = replace(_like(request), dimensions=request.dimensions)
-        items = _items(found, replace(like, normalize=request.normalize is not False))
+        like = replace(_like(request), normalize=request.normalize is not False)
+        items = _items(found, replace(like, dimensions=request.dimensions))
         return Ask(model=request.model, items=items)
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
@@ -57,15 +56,15 @@ class TeiEmbedExchange(Exchange):
 
 
 class TeiEmbedAllExchange(Exchange):
-    """Some texts, and for each the vectors of its tokens as the model gives them."""
+    """Some texts, and for each the vectors of its tokens."""
 
-    def __init__(self, request: TeiEmbedAllRequest) -> None:
+    def __init__(self, request: TeiEmbedRequest) -> None:
         """Read a request of the right types."""
         self._request = request
         self._params: list[str] = []
 
     def ask(self) -> Ask:
-        """Return one item for each text.
+        """Return one item for each text; vectors are the model's own unless length 1 is wanted.
 
         Raises:
             EmptyInput: A text, or the list of them, is empty.
@@ -74,7 +73,8 @@ class TeiEmbedAllExchange(Exchange):
         request = self._request
         found = sources(request.inputs, "inputs")
         self._params = [param for param, _ in found]
-        items = _items(found, replace(_like(request), normalize=False, each_token=True))
+        like = replace(_like(request), normalize=bool(request.normalize), each_token=True)
+        items = _items(found, replace(like, dimensions=request.dimensions))
         return Ask(model=request.model, items=items)
 
     def body(self, heading: Heading, events: Sequence[ItemEvent], work: Work) -> Raw:
@@ -139,7 +139,7 @@ def model_type(told: Described) -> ModelType:
     return ModelType(embedding=Pooling(pooling=told.pooling))
 
 
-def _like(chosen: TeiEmbedAllRequest | SimilarityParameters) -> EmbedItem:
+def _like(chosen: TeiEmbedRequest | SimilarityParameters) -> EmbedItem:
     """Return an item without a text, as a request's parameters want all of them."""
     truncation = Truncation.NONE
     if chosen.truncate:

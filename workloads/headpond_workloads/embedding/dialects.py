@@ -24,7 +24,6 @@ from headpond_workloads.embedding.schema_tei import (
     SIMILARITY_PATH,
     Similarities,
     SimilarityRequest,
-    TeiEmbedAllRequest,
     TeiEmbeddings,
     TeiEmbedRequest,
     TeiTokenEmbeddings,
@@ -67,7 +66,7 @@ routes: tuple[Route, ...] = (
     Route.json(
         EMBED_ALL_PATH,
         "Turn each token of texts into a vector (TEI).",
-        request=TeiEmbedAllRequest,
+        request=TeiEmbedRequest,
         exchange=TeiEmbedAllExchange,
         response=TeiTokenEmbeddings,
         example={"inputs": _POND},

@@ -31,6 +31,7 @@ class EmbedItem:
         truncation: What becomes of it when it is too long.
         max_tokens: The most tokens of it to compute, special ones included, where that is less
             than the model takes; `truncation` says what becomes of a longer one.
+        max_tokens_param: The request field that `max_tokens` came from, for messages.
         prompt: The name of one of the bundle's prompts, put before the text; None for the
             bundle's default prompt, if it has one.
         preferred_prompts: Where `prompt` is None, names of prompts of which the first that the
@@ -44,6 +45,7 @@ class EmbedItem:
     text: str | tuple[int, ...]
     truncation: Truncation = Truncation.END
     max_tokens: int | None = None
+    max_tokens_param: str = "max_tokens"
     prompt: str | None = None
     preferred_prompts: tuple[str, ...] = ()
     dimensions: int | None = None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from headpond_workloads.embedding.schema_texts import Dimensions, Texts
 from headpond_workloads.embedding.store import STORE_DESCRIPTION, StoreRequest
 from headpond_workloads.embedding.vectors import decode
-from headpond_workloads.encoders.schema_fields import NonEmpty
+from headpond_workloads.encoders.schema_fields import Flag, NonEmpty
 
 EMBEDDINGS_PATH = "/v1/embeddings"
 
@@ -27,6 +27,21 @@ class EmbeddingRequest(BaseModel):
 
     prompt_name: NonEmpty | None = Field(
         default=None, description="Extension: the bundle's prompt to put before each text."
+    )
+    input_type: Literal["query", "passage", "document"] | None = Field(
+        default=None,
+        description="Extension: takes the bundle's prompt of that kind; `prompt_name` goes before.",
+    )
+    normalize: Flag | None = Field(
+        default=None, description="Extension: whether vectors get length 1, whatever the bundle says."
+    )
+    truncate: Literal["NONE", "START", "END"] | None = Field(
+        default=None, description="Extension: what a text that is too long loses (`NONE`: refused)."
+    )
+    truncate_prompt_tokens: Annotated[int, Field(strict=True, ge=-1)] | None = Field(
+        default=None,
+        description="Extension: the most tokens of a text, special ones included; -1 for all that "
+        "the model takes. The rest is cut off.",
     )
     store: StoreRequest | None = Field(default=None, description=STORE_DESCRIPTION)
 

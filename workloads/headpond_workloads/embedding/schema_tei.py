@@ -13,16 +13,11 @@ EMBED_ALL_PATH = "/embed_all"
 SIMILARITY_PATH = "/similarity"
 
 
-class TeiEmbedAllRequest(TeiRequest):
-    """Texts, or token IDs, whose tokens' vectors are asked for."""
+class TeiEmbedRequest(TeiRequest):
+    """Texts, or token IDs, whose vectors, or whose tokens' vectors, are asked for."""
 
     inputs: Texts
     prompt_name: NonEmpty | None = None
-
-
-class TeiEmbedRequest(TeiEmbedAllRequest):
-    """Texts, or token IDs, whose vectors are asked for."""
-
     normalize: Flag | None = None
     dimensions: Dimensions | None = None
 

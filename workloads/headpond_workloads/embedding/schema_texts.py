@@ -9,7 +9,23 @@ from pydantic import Discriminator, Field, Tag
 from headpond_workloads.encoders.errors import EmptyInput, check_count
 from headpond_workloads.encoders.schema_fields import MAX_INPUTS, Count, TokenIds
 
-TextSource = str | TokenIds
+
+
+def _source(value: object) -> str | None:
+    """Tell a text from token IDs, so that errors are about one of them."""
+    if isinstance(value, str):
+        return "a text"
+    return "token IDs" if isinstance(value, list | tuple) else None
+
+
+TextSource = Annotated[
+    Annotated[str, Tag("a text")] | Annotated[TokenIds, Tag("token IDs")],
+    Discriminator(
+        _source,
+        custom_error_type="text",
+        custom_error_message="must be a string or an array of token IDs",
+    ),
+]
 """One text: itself, or its token IDs without special tokens."""
 
 Dimensions = Count

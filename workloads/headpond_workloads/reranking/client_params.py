@@ -14,5 +14,8 @@ class RerankParams(TypedDict, total=False):
     documents: Required[Sequence[str | Mapping[str, object]]]
     top_n: int | None
     return_documents: bool | None
+    max_tokens_per_doc: int | None
+    truncation: bool | None
+    raw_scores: bool | None
     rank_fields: Sequence[str] | None
     extra_body: Mapping[str, object]

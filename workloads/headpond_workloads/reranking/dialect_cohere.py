@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headpond.dialect import Ask, Exchange, Heading, ItemEvent, Raw
-from headpond.errors import UnsupportedParameter
 from headpond.units import Work
 from headpond_workloads.encoders.schema_cohere import BilledUnits, Meta
 from headpond_workloads.reranking.dialect_ranking import pairs, ranked, relevances, scores
@@ -16,6 +15,7 @@ from headpond_workloads.reranking.schema_cohere import (
     CohereRerankRequest,
     CohereRerankResult,
 )
+from headpond_workloads.reranking.schema_spans import refuse_spans
 
 _UNIT_DOCUMENTS = 100
 """Documents in one of Cohere's search units."""
@@ -38,8 +38,7 @@ class CohereRerankExchange(Exchange):
             UnsupportedParameter: Relevant spans are asked for.
         """
         request = self._request
-        if request.relevant_spans is not None and request.relevant_spans.mode == "enabled":
-            raise UnsupportedParameter("relevant_spans is not supported", param="relevant_spans")
+        refuse_spans(request.relevant_spans)
         self._items = pairs(
             request.query,
             request.documents,

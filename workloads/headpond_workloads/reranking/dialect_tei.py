@@ -95,8 +95,8 @@ class PredictExchange(Exchange):
         request = self._request
         found = _sequences(request.inputs)
         check_count(len(found), "inputs", MAX_INPUTS - 1)
-        for param, (first, *_) in found:
-            if not first:
+        for param, texts in found:
+            if not texts or not texts[0]:
                 raise EmptyInput("must not be empty", param=param)
         self._items = tuple(
             PairItem(

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from headpond_workloads.encoders.schema_cohere import Meta, Priority
 from headpond_workloads.encoders.schema_fields import Count, NonEmpty, TextList
+from headpond_workloads.reranking.schema_spans import SPANS_DESCRIPTION
 
 RERANK_PATH = "/v2/rerank"
 
 DEFAULT_DOCUMENT_TOKENS = 4096
-
-
-class RelevantSpans(BaseModel):
-    """Which parts of documents matter; only `disabled` is done."""
-
-    model_config = ConfigDict(frozen=True)
-
-    mode: Literal["enabled", "disabled"]
 
 
 class CohereRerankRequest(BaseModel):
@@ -32,7 +23,7 @@ class CohereRerankRequest(BaseModel):
     documents: TextList
     top_n: Count | None = None
     max_tokens_per_doc: Count | None = None
-    relevant_spans: RelevantSpans | None = None
+    relevant_spans: JsonValue = Field(default=None, description=SPANS_DESCRIPTION)
     priority: Priority | None = None
 
 

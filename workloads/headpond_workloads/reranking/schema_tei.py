@@ -34,7 +34,7 @@ class TeiRanking(RootModel[list[Rank]]):
     """The best text first."""
 
 
-Sequence = Annotated[tuple[str, ...], Field(fail_fast=True, min_length=1, max_length=2)]
+Sequence = Annotated[tuple[str, ...], Field(fail_fast=True, max_length=2)]
 """A text, or a pair of texts, that is classified."""
 
 

@@ -41,7 +41,7 @@ class Texts:
         if item.truncation is Truncation.NONE:
             raise ContextLengthExceeded(
                 f"the text has {len(token_ids) + frame.tokens} tokens, special ones included, "
-                f"and {most} are allowed; shorten it, or let it be cut",
+                f"and {most} are allowed; shorten it",
                 param=item.param,
             )
         cut = token_ids[:room] if item.truncation is Truncation.END else token_ids[-room:]
@@ -54,7 +54,7 @@ class Texts:
         if item.max_tokens < least:
             raise InvalidRequest(
                 f"{item.max_tokens} tokens are too few; with special ones it takes {least}",
-                param="max_tokens",
+                param=item.max_tokens_param,
             )
         return min(item.max_tokens, self.max_tokens)
 

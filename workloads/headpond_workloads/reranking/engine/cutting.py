@@ -45,7 +45,7 @@ def cut(token_ids: list[int], item: PairItem, *, taken: int, most: int) -> list[
     if len(token_ids) > room and not item.truncate:
         raise ContextLengthExceeded(
             f"the text has {taken + len(token_ids)} tokens, special ones and the query it is read "
-            f"with included, and {most} are allowed; shorten it, or let it be cut",
+            f"with included, and {most} are allowed; shorten it",
             param=item.param,
         )
     return _kept(token_ids, room, item)
