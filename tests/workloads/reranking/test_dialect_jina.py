@@ -127,8 +127,10 @@ def test_nothing_is_streamed() -> None:
         ({"documents": "a"}, "documents"),
         ({"documents": ["a", 5]}, "documents.1"),
         ({"documents": [{"text": 5}]}, "documents.0.text"),
-        ({"documents": [{"title": "t", "year": 5}], "rank_fields": ["title", "year"]},
-         "documents.0.year"),
+        (
+            {"documents": [{"title": "t", "year": 5}], "rank_fields": ["title", "year"]},
+            "documents.0.year",
+        ),
         ({"max_tokens_per_doc": 0}, "max_tokens_per_doc"),
         ({"max_tokens_per_doc": "5"}, "max_tokens_per_doc"),
         ({"max_chunks_per_doc": 5}, "max_chunks_per_doc"),

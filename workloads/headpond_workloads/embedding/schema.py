@@ -33,7 +33,8 @@ class EmbeddingRequest(BaseModel):
         description="Extension: takes the bundle's prompt of that kind; `prompt_name` goes before.",
     )
     normalize: Flag | None = Field(
-        default=None, description="Extension: whether vectors get length 1, whatever the bundle says."
+        default=None,
+        description="Extension: whether vectors get length 1, whatever the bundle says.",
     )
     truncate: Literal["NONE", "START", "END"] | None = Field(
         default=None, description="Extension: what a text that is too long loses (`NONE`: refused)."

@@ -10,7 +10,6 @@ from headpond_workloads.encoders.errors import EmptyInput, check_count
 from headpond_workloads.encoders.schema_fields import MAX_INPUTS, Count, TokenIds
 
 
-
 def _source(value: object) -> str | None:
     """Tell a text from token IDs, so that errors are about one of them."""
     if isinstance(value, str):

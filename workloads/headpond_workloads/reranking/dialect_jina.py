@@ -70,8 +70,7 @@ class RerankExchange(Exchange):
             object="list",
             model=heading.model,
             results=[
-                self._result(at, relevance[at])
-                for at in ranked(relevance, self._request.top_n)
+                self._result(at, relevance[at]) for at in ranked(relevance, self._request.top_n)
             ],
             usage=RerankUsage(total_tokens=tokens, prompt_tokens=tokens),
         )

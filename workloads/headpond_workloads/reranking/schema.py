@@ -38,6 +38,11 @@ Document = Annotated[
 ]
 
 
+RankFields = Annotated[
+    tuple[NonEmpty, ...], Field(fail_fast=True, min_length=1, max_length=64)
+]
+
+
 class RerankRequest(BaseModel):
     """Documents, and the query by which they are ranked."""
 
@@ -62,7 +67,7 @@ class RerankRequest(BaseModel):
     raw_scores: Flag | None = Field(
         default=None, description="Whether scores are the model's own, before its activation."
     )
-    rank_fields: Annotated[tuple[NonEmpty, ...], Field(min_length=1, max_length=64)] | None = Field(
+    rank_fields: RankFields | None = Field(
         default=None,
         description="Cohere's v1: the fields of documents that are ranked, in this order (`text`).",
     )

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from headpond.errors import UnsupportedParameter
 
-SPANS_DESCRIPTION = "Not supported: only null, false and `{\"mode\": \"disabled\"}` are taken."
+SPANS_DESCRIPTION = 'Not supported: only null, false and `{"mode": "disabled"}` are taken.'
 
 
 def refuse_spans(asked: JsonValue) -> None:
