@@ -134,7 +134,7 @@ def invalid_request(error: ValidationError, body: bytes) -> InvalidRequest:
     count = error.error_count()
     if count > _MAX_COUNTED:
         return InvalidRequest(f"The body has {count} values of a wrong type.")
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    problems = _causes(error.errors(include_url=False, include_context=False, include_input=False))
     if problems[0]["type"] == "json_invalid":
         return InvalidRequest(_bounded(f"The body is not valid JSON. {problems[0]['msg']}"))
     try:
@@ -149,6 +149,16 @@ def invalid_request(error: ValidationError, body: bytes) -> InvalidRequest:
     if count > _MAX_PROBLEMS:
         listed.append(f"and {count - _MAX_PROBLEMS} more")
     return InvalidRequest("; ".join(dict.fromkeys(listed)), param=paths[0] or None)
+
+
+def _causes(problems: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out lists that are too short only because an entry of theirs is wrong."""
+    inner = {problem["loc"][:-1] for problem in problems}
+    return [
+        problem
+        for problem in problems
+        if problem["type"] != "too_short" or problem["loc"] not in inner
+    ]
 
 
 def _text(problem: ErrorDetails) -> str:
