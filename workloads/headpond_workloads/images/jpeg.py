@@ -21,7 +21,7 @@ _COLOURS = (b"JFIF\0", _PROFILE, b"Adobe")
 _MOST_TABLE_BYTES = 2**18
 """Of all tables before the first scan, which Pillow reads number by number; usual is a kilobyte."""
 
-_FILL = re.compile(rb"\xff{2,}")
+_FILL, _MUCH_FILL = re.compile(rb"\xff{2,}"), b"\xff" * 64
 """Each time libjpeg gets more data it reads such a run from the start; it means the same as one."""
 
 
@@ -43,7 +43,8 @@ def jpeg(data: bytes) -> Container:
         if marker == _SCAN:
             scans += 1
             if scans == 1:
-                kept.append(_FILL.sub(b"\xff", data[start:]))
+                rest = data[start:]
+                kept.append(_FILL.sub(b"\xff", rest) if _MUCH_FILL in rest else rest)
         elif not scans:
             body = data[start + 4 : end]
             if _is_picture(marker, body):
