@@ -43,13 +43,13 @@ class Container:
     run_lengths: bool = False
 
 
-def counted(start: int = 0) -> Iterator[int]:
+def counted() -> Iterator[int]:
     """Count the parts of one file.
 
     Raises:
         TooManyParts: There are more than `MOST_PARTS`.
     """
-    yield from range(start, MOST_PARTS)
+    yield from range(MOST_PARTS)
     raise TooManyParts(f"the image is in more than {MOST_PARTS} parts")
 
 
