@@ -38,9 +38,7 @@ Document = Annotated[
 ]
 
 
-RankFields = Annotated[
-    tuple[NonEmpty, ...], Field(fail_fast=True, min_length=1, max_length=64)
-]
+RankFields = Annotated[tuple[NonEmpty, ...], Field(fail_fast=True, min_length=1, max_length=64)]
 
 
 class RerankRequest(BaseModel):
