@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import structlog
 from pydantic import ValidationError
+from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -34,6 +35,7 @@ from headpond.jobs_wire import (
 
 MOST_LISTED = 10_000
 
+_NESTED = "expires_after"
 _INPUT_KEPT_S = 2_592_000.0
 """OpenAI keeps batches' inputs for thirty days, unless told otherwise."""
 
@@ -182,6 +184,8 @@ def _purpose(request: Request) -> str | None:
 def _asked(upload: Upload) -> FileRequest:
     """Check the fields; `a[b]` is the field `b` of `a`, as OpenAI's clients write it.
 
+    `expires_after` may be one field of JSON, too, as OpenAPI would have it.
+
     Raises:
         InvalidRequest: Names the field at fault.
     """
@@ -193,8 +197,15 @@ def _asked(upload: Upload) -> FileRequest:
             if isinstance(nested, dict):
                 nested[inner] = text
         else:
-            fields[name] = text
+            fields[name] = _json(text) if name == _NESTED else text
     try:
         return FileRequest.model_validate(fields)
     except ValidationError as error:
         raise invalid_request(error, b"") from None
+
+
+def _json(text: str) -> object:
+    try:
+        return from_json(text)
+    except ValueError:
+        return text

@@ -184,6 +184,14 @@ async def test_what_is_no_upload_is_refused(
     assert not (tmp_path / "data/objects").exists()
 
 
+async def test_when_a_file_goes_may_be_said_in_json(app: ASGIApp) -> None:
+    transport = httpx2.ASGITransport(app=app)
+    fields = {"purpose": "batch", "expires_after": '{"anchor": "created_at", "seconds": 7200}'}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+        made = await http.post("/v1/files", data=fields, files={"file": ("a", b"x")})
+    assert made.json()["expires_at"] == made.json()["created_at"] + 7200
+
+
 async def test_folders_and_control_characters_of_a_name_are_dropped(app: ASGIApp) -> None:
     body = (
         b'--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
