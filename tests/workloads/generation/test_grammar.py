@@ -214,7 +214,7 @@ def test_keys_are_not_counted_that_may_be_repeated(schema: Json) -> None:
 
 
 def test_keys_that_are_sure_to_differ_are_counted() -> None:
-    schema = {
+    schema: Json = {
         "type": "object",
         "properties": {"a": INTEGER},
         "required": ["a"],
@@ -225,7 +225,8 @@ def test_keys_that_are_sure_to_differ_are_counted() -> None:
     for text in ('{"a":1}', '{"a":1,"a":2}'):
         assert not accepts(matcher_of(schema_of(schema)), text)
     assert not accepts(matcher_of(schema_of({"type": "object", "minProperties": 1})), "{}")
-    named_so = {"type": "object", "properties": {"minProperties": {"enum": [{"minProperties": 9}]}}}
+    counts: Json = {"enum": [{"minProperties": 9}]}
+    named_so: Json = {"type": "object", "properties": {"minProperties": counts}}
     assert accepts(matcher_of(schema_of(named_so)), '{"minProperties":{"minProperties":9}}')
 
 
