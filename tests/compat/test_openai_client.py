@@ -356,7 +356,13 @@ def test_their_embeddings(encoding: Literal["float", "base64"] | openai.Omit) ->
     assert [each.index for each in found.data] == [0, 1]
     assert found.usage.total_tokens == 8
     (item, _) = backend.calls[0].items
-    assert item == EmbedItem(text="a", truncation=Truncation.NONE, dimensions=3, param="input.0")
+    assert item == EmbedItem(
+        text="a",
+        truncation=Truncation.NONE,
+        dimensions=3,
+        param="input.0",
+        max_tokens_param="truncate_prompt_tokens",
+    )
 
 
 def test_their_errors_of_embeddings() -> None:

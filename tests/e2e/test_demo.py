@@ -35,5 +35,5 @@ def test_demo_shows_one_working_call_per_workload_and_stops(tmp_path: Path) -> N
     with Image.open(sheet) as picture:
         assert picture.format == "PNG"
         assert len(picture.convert("RGB").getcolors(2**20) or []) > 100
-    assert "# batch: completed by all-minilm-l6-v2@" in done.stdout
+    assert "# batch: completed by smollm2-135m-instruct@" in done.stdout
     assert '"custom_id":"second"' in done.stdout

@@ -246,6 +246,7 @@ def test_a_large_file_is_never_held_in_memory(tmp_path: Path) -> None:
             file.write(block)
     with subprocess.Popen(
         [sys.executable, "-c", SERVER, str(tmp_path)],
+        cwd=Path(__file__).parents[2],  # where the module of the server is
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -84,11 +84,13 @@ class Painter:
         rows: How many pictures each step had.
         open: Pictures that were started and not released.
         step_s: What a step takes.
+        row_s: What each of its pictures adds to it.
     """
 
     rows: list[int] = field(default_factory=list)
     open: int = 0
     step_s: float = 0.0
+    row_s: float = 0.0
     symbols: Mapping[str, int] = field(default_factory=lambda: MANIFEST.model)
 
     def plan(self, item: Picture, namespace: str) -> Plan[Picture]:
@@ -120,7 +122,7 @@ class Painter:
 
     def step(self, quanta: Sequence[Quantum[Canvas]]) -> list[Progress[object]]:
         self.rows.append(len(quanta))
-        time.sleep(self.step_s)
+        time.sleep(self.step_s + self.row_s * len(quanta))
         return [_step(each.slot) for each in quanta]
 
     def preempt(self, slot: Canvas) -> int:

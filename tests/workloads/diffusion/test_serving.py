@@ -319,11 +319,12 @@ async def test_a_deadline_ends_the_steps(
 async def test_what_would_surely_miss_its_deadline_is_refused_before_its_first_step(
     app: ASGIApp, painter: Painter
 ) -> None:
-    painter.step_s = 0.01
-    await ask(app, num_inference_steps=20)
+    painter.row_s = 0.0005
+    # What can be done is known from when there was more to do.
+    await asyncio.gather(*(ask(app, num_inference_steps=20) for _ in range(80)))
     steps = len(painter.rows)
     request = await send(
-        app, GENERATIONS_PATH, {"x-headpond-deadline-ms": "500"}, num_inference_steps=1000
+        app, GENERATIONS_PATH, {"x-headpond-deadline-ms": "100"}, num_inference_steps=1000
     )
     error = json.loads(request.body)["error"]
     assert (request.status, error["code"]) == (408, "deadline_exceeded")
