@@ -16,7 +16,7 @@ from diffusers import AutoencoderTiny, StableDiffusionPipeline, UNet2DConditionM
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
+from transformers import CLIPTokenizer
 
 from headpond.bundle.store import Bundle, open_bundle
 from headpond.engine import EngineSettings, Progress, Quantum
@@ -24,6 +24,7 @@ from headpond.errors import HeadpondError
 from headpond_workloads.diffusion.engine.components import (
     AUTOENCODERS,
     DENOISERS,
+    TextEncoder,
     load_encoder,
     load_network,
 )
@@ -44,7 +45,7 @@ class Parts:
     """Networks of a bundle, loaded once more for diffusers' pipelines."""
 
     tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel | CLIPTextModelWithProjection
+    text_encoder: TextEncoder
     unet: UNet2DConditionModel
     vae: AutoencoderTiny
     config: dict[str, Any]

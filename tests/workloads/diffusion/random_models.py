@@ -9,9 +9,20 @@ from typing import Any
 
 import torch
 import yaml
-from diffusers import AutoencoderKL, SD3Transformer2DModel, UNet2DConditionModel
+from diffusers import (
+    AutoencoderKL,
+    FluxTransformer2DModel,
+    SD3Transformer2DModel,
+    UNet2DConditionModel,
+)
 from safetensors.torch import save_file
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    T5Config,
+    T5EncoderModel,
+)
 
 from headpond.bundle.locking import lock_files
 from headpond.bundle.store import Bundle, Store
@@ -125,6 +136,44 @@ def sd3() -> dict[str, Any]:
     }
 
 
+def t5_encoder(width: int) -> Any:
+    torch.manual_seed(3)
+    kind: Any = T5EncoderModel
+    return kind(
+        T5Config(
+            vocab_size=VOCAB,
+            d_model=width,
+            d_kv=8,
+            d_ff=32,
+            num_layers=2,
+            num_heads=2,
+            feed_forward_proj="gated-gelu",
+        )
+    ).eval()
+
+
+def flux(*, guidance_embeds: bool) -> dict[str, Any]:
+    torch.manual_seed(8)
+    kind: Any = FluxTransformer2DModel
+    transformer = kind(
+        in_channels=16,
+        num_layers=2,
+        num_single_layers=2,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=24,
+        pooled_projection_dim=16,
+        axes_dims_rope=(4, 4, 8),
+        guidance_embeds=guidance_embeds,
+    ).eval()
+    return {
+        "text_encoder": text_encoder(CLIPTextModel, 16, 1),
+        "text_encoder_2": t5_encoder(24),
+        "transformer": transformer,
+        "vae": autoencoder(4, shift_factor=0.1, use_quant_conv=False, use_post_quant_conv=False),
+    }
+
+
 def written(
     folder: Path,
     architecture: str,
@@ -133,6 +182,7 @@ def written(
     schedule: Mapping[str, Any],
     schedulers: list[str],
     options: Mapping[str, Any],
+    dtype: str = "float32",
 ) -> Bundle:
     """Write networks as a bundle."""
     (folder / "tokenizer.json").write_bytes((BUNDLE / "tokenizer.json").read_bytes())
@@ -140,7 +190,9 @@ def written(
     named = ["tokenizer", "scheduler"]
     artifacts = [{"name": name, "source": f"file:{name}.json"} for name in named]
     for name, network in networks.items():
-        save_file(network.state_dict(), folder / f"{name}.safetensors")
+        # A tensor with two names is written once, as transformers does.
+        tensors = {each.data_ptr(): (key, each) for key, each in network.state_dict().items()}
+        save_file(dict(tensors.values()), folder / f"{name}.safetensors")
         config = network.config
         content = config.to_dict() if hasattr(config, "to_dict") else dict(config)
         if name.startswith("text"):
@@ -177,7 +229,7 @@ def written(
         },
         "execution": {
             "architecture": architecture,
-            "dtype": "float32",
+            "dtype": dtype,
             "options": {
                 "denoiser": {"weights": denoiser, "config": f"{denoiser}_config"},
                 "autoencoder": {"weights": "vae", "config": "vae_config"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from diffusers import (
+    FluxImg2ImgPipeline,
+    FluxPipeline,
     StableDiffusion3Pipeline,
     StableDiffusionImg2ImgPipeline,
     StableDiffusionInpaintPipeline,
@@ -54,9 +58,11 @@ def shown(pipeline: Any, picture: Picture, **given: Any) -> Pixels:
     return pixels
 
 
-def compare(engine: DiffusionEngine, pipeline: Any, **given: Any) -> None:
+def compare(
+    engine: DiffusionEngine, pipeline: Any, pictures: Sequence[Picture] = PICTURES, **given: Any
+) -> None:
     """Paint pictures together, and each by the pipeline alone."""
-    for picture, painting in zip(PICTURES, paint(engine, *PICTURES, apart=1), strict=True):
+    for picture, painting in zip(pictures, paint(engine, *pictures, apart=1), strict=True):
         sides = {"width": picture.width or 16, "height": picture.height or 16}
         expected = shown(pipeline, picture, **sides, **given)
         assert np.abs(painting.pixels - expected).max() <= ERROR, picture
@@ -116,6 +122,176 @@ def test_sd3_equals_its_pipeline(tmp_path: Path) -> None:
         scheduler=scheduler_of(Scheduler.FLOW_MATCH_EULER, {"shift": 3.0}),
     )
     compare(load(bundle, SETTINGS), pipeline, max_sequence_length=8)
+
+
+SHIFTED = {
+    "use_dynamic_shifting": True,
+    "base_shift": 0.5,
+    "max_shift": 1.15,
+    "base_image_seq_len": 8,
+    "max_image_seq_len": 32,
+}
+"""So that tiny pictures of two sizes are shifted by different amounts."""
+
+
+def test_sd3_is_shifted_by_the_size_of_the_picture(tmp_path: Path) -> None:
+    networks = random_models.sd3()
+    bundle = random_models.written(
+        tmp_path,
+        "StableDiffusion3Pipeline",
+        networks,
+        schedule=SHIFTED,
+        schedulers=["flow_match_euler"],
+        options={"empty_tokens": 8},
+    )
+    kind: Any = StableDiffusion3Pipeline
+    pipeline = kind(
+        **networks,
+        tokenizer=parts().tokenizer,
+        tokenizer_2=parts().tokenizer,
+        text_encoder_3=None,
+        tokenizer_3=None,
+        scheduler=scheduler_of(Scheduler.FLOW_MATCH_EULER, SHIFTED),
+    )
+    engine = load(bundle, SETTINGS)
+    wide = engine.plan(PICTURES[3], "").prepared.table
+    square = engine.plan(PICTURES[0], "").prepared.table
+    assert wide.timesteps != square.timesteps
+    compare(engine, pipeline, max_sequence_length=8)
+
+
+def flux_engine(
+    folder: Path, networks: dict[str, Any], schedule: dict[str, Any]
+) -> DiffusionEngine:
+    bundle = random_models.written(
+        folder,
+        "FluxPipeline",
+        networks,
+        schedule=schedule,
+        schedulers=["flow_match_euler"],
+        options={},
+    )
+    return load(bundle, SETTINGS)
+
+
+def flux_pipeline(kind: Any, networks: dict[str, Any], schedule: dict[str, Any]) -> Any:
+    return kind(
+        **networks,
+        tokenizer=parts().tokenizer,
+        tokenizer_2=parts().tokenizer,
+        scheduler=scheduler_of(Scheduler.FLOW_MATCH_EULER, schedule),
+    )
+
+
+@pytest.mark.parametrize("schedule", [{"shift": 1.0}, SHIFTED])
+def test_flux_equals_its_pipeline(tmp_path: Path, schedule: dict[str, Any]) -> None:
+    networks = random_models.flux(guidance_embeds=True)
+    engine = flux_engine(tmp_path, networks, schedule)
+    assert engine.plan(PICTURES[0], "").shape["passes"] == 1
+    pipeline = flux_pipeline(FluxPipeline, networks, schedule)
+    compare(engine, pipeline, max_sequence_length=random_models.TOKENS)
+
+
+def test_flux_that_is_not_told_its_guidance_is_guided(tmp_path: Path) -> None:
+    networks = random_models.flux(guidance_embeds=False)
+    engine = flux_engine(tmp_path, networks, {"shift": 3.0})
+    pipeline = flux_pipeline(FluxPipeline, networks, {"shift": 3.0})
+    picture = Picture(prompt="a red seven", negative_prompt="a one", seed=3, guidance=3.0)
+    sides = {"width": 16, "height": 16, "max_sequence_length": random_models.TOKENS}
+    expected = shown(pipeline, picture, true_cfg_scale=3.0, **sides)
+    (painting,) = paint(engine, picture)
+    assert np.abs(painting.pixels - expected).max() <= ERROR
+
+
+def test_flux_changes_a_picture_as_its_pipeline_does(tmp_path: Path) -> None:
+    networks = random_models.flux(guidance_embeds=True)
+    engine = flux_engine(tmp_path, networks, SHIFTED)
+    pipeline = flux_pipeline(FluxImg2ImgPipeline, networks, SHIFTED)
+    image = scene(16, 16)
+    source = Source(image=saved(image, "PNG"), mask=None, strength=0.6)
+    picture = Picture(prompt="a red seven", seed=1, steps=5, source=source)
+    sides = {"width": 16, "height": 16, "max_sequence_length": random_models.TOKENS}
+    expected = shown(pipeline, picture, image=image, strength=0.6, **sides)
+    (painting,) = paint(engine, picture)
+    assert np.abs(painting.pixels - expected).max() <= ERROR
+
+
+def test_flux_is_the_same_to_the_bit_alone_and_in_company(tmp_path: Path) -> None:
+    engine = flux_engine(tmp_path, random_models.flux(guidance_embeds=True), SHIFTED)
+    (alone,) = paint(engine, PICTURES[1])
+    together = paint(engine, PICTURES[0], PICTURES[2], PICTURES[1], PICTURES[3], apart=1)
+    assert alone.latents is not None
+    assert together[2].latents is not None
+    assert torch.equal(alone.latents, together[2].latents)
+
+
+def test_a_scheduler_that_the_pipeline_cannot_lay_out_is_refused(tmp_path: Path) -> None:
+    bundle = random_models.written(
+        tmp_path,
+        "FluxPipeline",
+        random_models.flux(guidance_embeds=True),
+        schedule={},
+        schedulers=["ddim"],
+        options={},
+    )
+    with pytest.raises(BundleError, match="ddim"):
+        load(bundle, SETTINGS)
+
+
+NOT_LINEAR = [
+    (Scheduler.DDIM, {"clip_sample": True}),
+    (Scheduler.DDIM, {"thresholding": True, "dynamic_thresholding_ratio": 0.9}),
+    (Scheduler.DDPM, {"clip_sample": True}),
+    (Scheduler.DPMPP_2M, {"thresholding": True}),
+    (Scheduler.UNIPC, {"thresholding": True}),
+    (Scheduler.UNIPC, {}),
+]
+"""But for the last: it has the longest memory of those that a table does for."""
+
+
+def sdxl_engine(folder: Path, networks: dict[str, Any], schedule: dict[str, Any]) -> Any:
+    return load(
+        random_models.written(
+            folder,
+            "StableDiffusionXLPipeline",
+            networks,
+            schedule=schedule,
+            schedulers=[name.value for name in dict.fromkeys(name for name, _ in NOT_LINEAR)],
+            options={"zero_negative": True},
+        ),
+        SETTINGS,
+    )
+
+
+@pytest.mark.parametrize(("name", "clipped"), NOT_LINEAR)
+def test_schedulers_that_clip_equal_the_pipeline(
+    tmp_path: Path, name: Scheduler, clipped: dict[str, Any]
+) -> None:
+    networks, schedule = random_models.sdxl(), {**SCHEDULE, **clipped}
+    engine = sdxl_engine(tmp_path, networks, schedule)
+    kind: Any = StableDiffusionXLPipeline
+    pipeline = kind(
+        **networks,
+        tokenizer=parts().tokenizer,
+        tokenizer_2=parts().tokenizer,
+        scheduler=scheduler_of(name, schedule, rewritten=False),
+        force_zeros_for_empty_prompt=True,
+        add_watermarker=False,
+    )
+    pictures = [replace(picture, scheduler=name, steps=5) for picture in PICTURES]
+    assert (engine.plan(pictures[0], "").prepared.table.solo is None) == (not clipped)
+    compare(engine, pipeline, pictures)
+
+
+def test_who_clips_is_the_same_to_the_bit_beside_who_does_not(tmp_path: Path) -> None:
+    schedule = {**SCHEDULE, "clip_sample": True}
+    engine = sdxl_engine(tmp_path, random_models.sdxl(), schedule)
+    names = (Scheduler.DDIM, Scheduler.DPMPP_2M, Scheduler.DDPM, Scheduler.UNIPC)
+    pictures = [replace(PICTURES[1], scheduler=name, seed=at) for at, name in enumerate(names)]
+    together = paint(engine, *pictures, apart=1)
+    for picture, painting in zip(pictures, together, strict=True):
+        (alone,) = paint(engine, picture)
+        assert alone.file == painting.file
 
 
 def test_a_model_that_is_told_its_guidance_equals_its_pipeline(tmp_path: Path) -> None:

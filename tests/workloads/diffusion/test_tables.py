@@ -11,7 +11,8 @@ from torch import Tensor
 
 from headpond.errors import InvalidRequest
 from headpond_workloads.diffusion.engine.schedulers import scheduler_of
-from headpond_workloads.diffusion.engine.tables import Table, Tables, is_affine
+from headpond_workloads.diffusion.engine.table import Table
+from headpond_workloads.diffusion.engine.tables import Tables, is_affine
 from headpond_workloads.diffusion.items import Scheduler
 
 SHAPE = (1, 4, 8, 8)

@@ -31,6 +31,7 @@ class Scheduler(StrEnum):
     EULER_ANCESTRAL = "euler_ancestral"
     DPMPP_2M = "dpmpp_2m"
     DPMPP_2M_KARRAS = "dpmpp_2m_karras"
+    UNIPC = "unipc"
     LCM = "lcm"
     FLOW_MATCH_EULER = "flow_match_euler"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,20 @@ import torch
 from diffusers import (
     AutoencoderKL,
     AutoencoderTiny,
+    FluxTransformer2DModel,
     SD3Transformer2DModel,
     UNet2DConditionModel,
 )
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+from torch import Tensor, nn
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    T5Config,
+    T5EncoderModel,
+)
 
 from headpond.bundle.store import Bundle
 from headpond.errors import BundleError
@@ -29,15 +36,19 @@ Config = Mapping[str, Any]
 DENOISERS: Mapping[str, Any] = {
     "UNet2DConditionModel": UNet2DConditionModel,
     "SD3Transformer2DModel": SD3Transformer2DModel,
+    "FluxTransformer2DModel": FluxTransformer2DModel,
 }
 AUTOENCODERS: Mapping[str, Any] = {
     "AutoencoderKL": AutoencoderKL,
     "AutoencoderTiny": AutoencoderTiny,
 }
-_ENCODERS: Mapping[str, Any] = {
-    "CLIPTextModel": CLIPTextModel,
-    "CLIPTextModelWithProjection": CLIPTextModelWithProjection,
+_ENCODERS: Mapping[str, tuple[Any, Any]] = {
+    "CLIPTextModel": (CLIPTextModel, CLIPTextConfig),
+    "CLIPTextModelWithProjection": (CLIPTextModelWithProjection, CLIPTextConfig),
+    "T5EncoderModel": (T5EncoderModel, T5Config),
 }
+
+TextEncoder = CLIPTextModel | CLIPTextModelWithProjection | T5EncoderModel
 
 
 def read_config(path: Path) -> Config:
@@ -82,7 +93,7 @@ def load_network(
 
 def load_encoder(
     bundle: Bundle, weights: str, config: str, dtype: torch.dtype, param: str
-) -> CLIPTextModel | CLIPTextModelWithProjection:
+) -> TextEncoder:
     """Build a text encoder and load its weights.
 
     Raises:
@@ -90,16 +101,15 @@ def load_encoder(
     """
     given = read_config(artifact(bundle, config, f"{param}.config"))
     names = given.get("architectures") or [None]
-    kind = _ENCODERS.get(str(names[0]))
-    if kind is None:
+    found = _ENCODERS.get(str(names[0]))
+    if found is None:
         raise BundleError(
             f"there is no text encoder {names[0]!r}; there are {', '.join(_ENCODERS)}",
             param=f"{param}.config",
         )
     path = artifact(bundle, weights, f"{param}.encoder")
-    encoder: CLIPTextModel | CLIPTextModelWithProjection = _loaded(
-        lambda: kind(CLIPTextConfig(**given)), path, dtype, param
-    )
+    kind, configuration = found
+    encoder: TextEncoder = _loaded(lambda: kind(configuration(**given)), path, dtype, param)
     return encoder
 
 
@@ -115,6 +125,7 @@ def _loaded(build: Callable[[], nn.Module], weights: Path, dtype: torch.dtype, p
             f"the weights do not fit the configuration: {error}", param=param
         ) from None
     unexpected = [name for name in unexpected if not name.endswith("position_ids")]
+    missing = _without_tied(network, missing, tensors)
     if missing or unexpected:
         raise BundleError(
             f"{len(missing)} tensors lack and {len(unexpected)} have no place, such as "
@@ -123,3 +134,12 @@ def _loaded(build: Callable[[], nn.Module], weights: Path, dtype: torch.dtype, p
         )
     # As a plain module: diffusers' own `to` warns of casts.
     return nn.Module.to(network, dtype).eval().requires_grad_(False)
+
+
+def _without_tied(
+    network: nn.Module, missing: Sequence[str], loaded: Mapping[str, Tensor]
+) -> list[str]:
+    """Return the missing names, but for those that are another name of a loaded tensor."""
+    own = network.state_dict()
+    held = {own[name].data_ptr() for name in loaded if name in own}
+    return [name for name in missing if own[name].data_ptr() not in held]

@@ -19,6 +19,10 @@ from headpond_workloads.diffusion.engine.steady import filled, make_steady
 logger = logging.getLogger(__name__)
 
 _KEPT_TRACES = 8
+_TRAINED_STEPS = 1000
+PACKED = 2
+"""Places of the latents that are side by side in one of Flux's."""
+
 _ADDED = ("text_embeds", "time_ids")
 
 Forward = Callable[..., Tensor]
@@ -61,6 +65,42 @@ class TransformerCall(nn.Module):
         return predicted
 
 
+class PackedTransformerCall(nn.Module):
+    """A transformer as Flux has it, as a function of tensors.
+
+    It takes squares of the latents as one place with all their channels, in one row, and is
+    told where each was.
+    """
+
+    def __init__(self, network: nn.Module, names: Sequence[str]) -> None:
+        """Keep the transformer and the names of the conditions."""
+        super().__init__()
+        self.network = network
+        self.names = tuple(names)
+
+    def forward(self, latents: Tensor, timesteps: Tensor, *conditions: Tensor) -> Tensor:
+        """Return the prediction for each row."""
+        given = dict(zip(self.names, conditions, strict=True))
+        squares = functional.pixel_unshuffle(latents, PACKED)
+        rows, columns = latents.shape[-2] // PACKED, latents.shape[-1] // PACKED
+        predicted: Tensor = self.network(
+            hidden_states=squares.flatten(2).transpose(1, 2),
+            timestep=timesteps / _TRAINED_STEPS,
+            img_ids=_places(rows, columns).to(latents.device),
+            txt_ids=torch.zeros(given["encoder_hidden_states"].shape[1], 3, device=latents.device),
+            return_dict=False,
+            **given,
+        )[0]
+        unpacked = predicted.transpose(1, 2).reshape(latents.shape[0], -1, rows, columns)
+        return functional.pixel_shuffle(unpacked, PACKED)
+
+
+def _places(rows: int, columns: int) -> Tensor:
+    """Return `[rows * columns, 3]`: 0, the row and the column of each place."""
+    down, right = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
+    return torch.stack([torch.zeros_like(down), down, right], dim=-1).flatten(0, 1).float()
+
+
 class Denoiser:
     """Predicts noise, velocity or picture for each row of a batch.
 
@@ -74,6 +114,7 @@ class Denoiser:
         call: Callable[[nn.Module, Sequence[str]], nn.Module],
         device: torch.device,
         dtype: torch.dtype,
+        packed: int = 1,
     ) -> None:
         """Take over the network; it is changed for the device.
 
@@ -82,8 +123,10 @@ class Denoiser:
             call: Makes a function of it.
             device: Where it is computed.
             dtype: What it is computed in.
+            packed: The side of the squares of latents that it takes as one place.
         """
         self.network = network
+        self._packed = packed
         self._call = call
         self.device = device
         self._dtype = dtype
@@ -96,20 +139,23 @@ class Denoiser:
     @property
     def channels(self) -> int:
         """Channels of the latents."""
-        return int(self.network.config["in_channels"])
+        return int(self.network.config["in_channels"]) // self._packed**2
 
     @property
     def patch(self) -> int:
         """Places of the latents that a token is wide; 1 where there are none."""
-        return int(self.network.config.get("patch_size") or 1)
+        return int(self.network.config.get("patch_size") or 1) * self._packed
 
     @property
     def guides(self) -> bool:
         """Whether guidance takes a second row: not where the model is told of it."""
-        return self.network.config.get("time_cond_proj_dim") is None
+        config = self.network.config
+        return config.get("time_cond_proj_dim") is None and not config.get("guidance_embeds")
 
     def told(self, conditions: Conditions, guidance: float) -> Conditions:
         """Return the conditions of a row with what this network is told besides."""
+        if self.network.config.get("guidance_embeds"):
+            return {**conditions, "guidance": torch.tensor(guidance)}
         width = self.network.config.get("time_cond_proj_dim")
         if width is None:
             return conditions

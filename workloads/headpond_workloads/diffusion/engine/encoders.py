@@ -103,6 +103,29 @@ class Sd3Encoder:
         return empty
 
 
+class FluxEncoder:
+    """A CLIP text encoder and one of T5's, as Flux has them: a pooled vector, and states."""
+
+    def __init__(self, encoders: Sequence[Any], device: torch.device) -> None:
+        """Keep the encoders, that of CLIP first."""
+        self._clip, self._t5 = encoders
+        self._device = device
+
+    def __call__(self, texts: Sequence[Tokens], width: int, height: int) -> list[Conditions]:
+        """Return T5's last hidden states, and what CLIP says of the whole text."""
+        del width, height
+        pooled: Tensor = self._clip(_ids(texts, 0, self._device)).pooler_output
+        hidden: Tensor = self._t5(_ids(texts, 1, self._device))[0]
+        return [
+            {"encoder_hidden_states": states, "pooled_projections": whole}
+            for states, whole in zip(hidden.unbind(), pooled.unbind(), strict=True)
+        ]
+
+    def absent(self, empty: Conditions) -> Conditions:
+        """Return those of an empty text."""
+        return empty
+
+
 def _clip_states(
     encoders: Sequence[Any], texts: Sequence[Tokens], device: torch.device
 ) -> tuple[Tensor, list[Tensor]]:

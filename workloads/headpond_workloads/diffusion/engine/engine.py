@@ -106,7 +106,7 @@ class DiffusionEngine:
 
     def release(self, slot: Slot) -> None:
         """Let go of a slot's tensors, whoever still knows the slot."""
-        slot.latents, slot.known, slot.conditions = None, None, ()
+        slot.latents, slot.known, slot.solo, slot.conditions = None, None, None, ()
         slot.past.clear()
 
     def observe(self, given: Mapping[str, Json]) -> Mapping[str, Json]:

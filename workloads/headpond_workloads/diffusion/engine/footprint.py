@@ -7,7 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-_KEPT = ("ResnetBlock2D", "Transformer2DModel", "Downsample2D", "JointTransformerBlock")
+_KEPT = (
+    "ResnetBlock2D",
+    "Transformer2DModel",
+    "Downsample2D",
+    "JointTransformerBlock",
+    "FluxTransformerBlock",
+)
 """Blocks whose outputs stay until the way up, or the end of the block that follows."""
 
 

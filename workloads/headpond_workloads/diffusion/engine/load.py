@@ -22,8 +22,19 @@ from headpond_workloads.diffusion.engine.components import (
     read_config,
 )
 from headpond_workloads.diffusion.engine.conditioning import Conditioning, Encoder, Lexer
-from headpond_workloads.diffusion.engine.denoiser import Denoiser, TransformerCall, UNetCall
-from headpond_workloads.diffusion.engine.encoders import ClipEncoder, Sd3Encoder, SdxlEncoder
+from headpond_workloads.diffusion.engine.denoiser import (
+    PACKED,
+    Denoiser,
+    PackedTransformerCall,
+    TransformerCall,
+    UNetCall,
+)
+from headpond_workloads.diffusion.engine.encoders import (
+    ClipEncoder,
+    FluxEncoder,
+    Sd3Encoder,
+    SdxlEncoder,
+)
 from headpond_workloads.diffusion.engine.engine import DiffusionEngine
 from headpond_workloads.diffusion.engine.footprint import activation_elements, weight_bytes
 from headpond_workloads.diffusion.engine.options import (
@@ -37,7 +48,7 @@ from headpond_workloads.diffusion.engine.options import (
 )
 from headpond_workloads.diffusion.engine.planning import Bounds, Planning
 from headpond_workloads.diffusion.engine.preview import look_of
-from headpond_workloads.diffusion.engine.schedulers import scheduler_of
+from headpond_workloads.diffusion.engine.schedulers import Layout, scheduler_of
 from headpond_workloads.diffusion.engine.tables import Tables, is_affine
 from headpond_workloads.diffusion.items import Scheduler
 from headpond_workloads.diffusion.record import record
@@ -48,6 +59,7 @@ _ROWS = {"cpu": 16, "cuda": 64}
 
 _TRIED_STEPS = 8
 _OPTIONS = "execution.options"
+_STEPS_ONLY = Layout()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,11 +71,15 @@ class Architecture:
             the denoiser.
         call: Makes a function of the denoiser.
         rewrites: Whether the pipeline changes its scheduler's configuration.
+        layout: What the pipeline tells its scheduler besides the steps.
+        packed: The side of the squares of latents that the denoiser takes as one place.
     """
 
     encoder: Callable[[Sequence[Any], torch.device, Options, Any], Encoder]
     call: Callable[[nn.Module, Sequence[str]], nn.Module]
     rewrites: bool = False
+    layout: Layout = _STEPS_ONLY
+    packed: int = 1
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -87,6 +103,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         ),
         call=TransformerCall,
     ),
+    "FluxPipeline": Architecture(
+        encoder=lambda encoders, device, _, __: FluxEncoder(encoders, device),
+        call=PackedTransformerCall,
+        layout=Layout(linear=True),
+        packed=PACKED,
+    ),
 }
 """By the names that diffusers has for the pipelines."""
 
@@ -106,10 +128,12 @@ def load(bundle: Bundle, settings: EngineSettings) -> DiffusionEngine:
     network = load_network(bundle, options.denoiser, DENOISERS, dtype, f"{_OPTIONS}.denoiser")
     lexers, encoders = _readers(bundle, device, dtype)
     conditioning = Conditioning(lexers, architecture.encoder(encoders, device, options, network))
-    vae = load_network(bundle, options.autoencoder, AUTOENCODERS, dtype, f"{_OPTIONS}.autoencoder")
+    vae_dtype = getattr(torch, options.autoencoder.dtype or manifest.execution.dtype)
+    param = f"{_OPTIONS}.autoencoder"
+    vae = load_network(bundle, options.autoencoder, AUTOENCODERS, vae_dtype, param)
     weights = sum(map(weight_bytes, [network, vae, *encoders]))
-    denoiser = Denoiser(network, architecture.call, device, dtype)
-    autoencoder = Autoencoder(vae, device, dtype, tile_pixels=options.tile_pixels)
+    denoiser = Denoiser(network, architecture.call, device, dtype, architecture.packed)
+    autoencoder = Autoencoder(vae, device, vae_dtype, tile_pixels=options.tile_pixels)
     if denoiser.channels != autoencoder.channels:
         raise BundleError(
             f"the denoiser takes {denoiser.channels} channels, and latents have "
@@ -158,24 +182,25 @@ def _architecture(name: str) -> Architecture:
 def _tables(
     bundle: Bundle, options: Options, architecture: Architecture
 ) -> Mapping[Scheduler, Tables]:
-    """Prepare the schedules, and try each on random latents."""
+    """Prepare the schedules, and try on random latents which are linear."""
     config = read_config(artifact(bundle, options.scheduler, f"{_OPTIONS}.scheduler"))
     found = {}
     for name in options.schedulers:
         scheduler = scheduler_of(name, config, rewritten=architecture.rewrites)
-        if not is_affine(scheduler, _TRIED_STEPS):
+        layout = architecture.layout
+        if not layout.suits(scheduler):
             raise BundleError(
-                f"as the model configures it, {name.value} clips or is otherwise not linear, so "
-                "that requests can't share steps",
+                f"{name.value} can't be told the noise of each step, as the pipeline lays it out",
                 param=f"{_OPTIONS}.schedulers",
             )
-        found[name] = Tables(scheduler)
+        linear = is_affine(scheduler, _TRIED_STEPS, layout)
+        found[name] = Tables(scheduler, layout, linear=linear)
     return found
 
 
 def _history(tables: Mapping[Scheduler, Tables]) -> int:
     """Return how many tensors a slot keeps of steps before, with the longest memory."""
-    return max(2 * (each.table(_TRIED_STEPS).window - 1) for each in tables.values())
+    return max(each.held(_TRIED_STEPS) for each in tables.values())
 
 
 def _readers(

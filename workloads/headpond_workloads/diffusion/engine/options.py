@@ -51,6 +51,16 @@ class Network(Section):
     config: Text
 
 
+class Autoencoding(Network):
+    """The autoencoder by its artifacts.
+
+    Attributes:
+        dtype: What it is computed in, where that is not `execution.dtype`.
+    """
+
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+
+
 class Preview(Section):
     """How previews are made of latents.
 
@@ -82,7 +92,7 @@ class Options(Section):
     """
 
     denoiser: Network
-    autoencoder: Network
+    autoencoder: Autoencoding
     scheduler: Text
     schedulers: Annotated[tuple[Scheduler, ...], Field(min_length=1)]
     preview: Preview = Preview()

@@ -11,7 +11,8 @@ from headpond_workloads.diffusion.engine.conditioning import Conditioning, Read
 from headpond_workloads.diffusion.engine.options import Outputs
 from headpond_workloads.diffusion.engine.slot import Pixels, Prepared
 from headpond_workloads.diffusion.engine.sources import pixels_of
-from headpond_workloads.diffusion.engine.tables import Table, Tables
+from headpond_workloads.diffusion.engine.table import Table
+from headpond_workloads.diffusion.engine.tables import Tables
 from headpond_workloads.diffusion.items import Picture, Scheduler
 from headpond_workloads.diffusion.record import cost
 
@@ -59,7 +60,8 @@ class Planning:
             PayloadTooLarge: What it begins from has too many pixels.
         """
         width, height = self._size(picture)
-        scheduler, table = self._schedule(picture)
+        tokens = (width // self._bounds.granule) * (height // self._bounds.granule)
+        scheduler, table = self._schedule(picture, tokens)
         guidance = self._defaults.guidance if picture.guidance is None else picture.guidance
         guided = guidance > 1.0 and self._bounds.guides
         prompt = self._conditioning.read(picture.prompt, "prompt")
@@ -107,7 +109,7 @@ class Planning:
             )
         return width, height
 
-    def _schedule(self, picture: Picture) -> tuple[Scheduler, Table]:
+    def _schedule(self, picture: Picture, tokens: int) -> tuple[Scheduler, Table]:
         steps = self._defaults.steps if picture.steps is None else picture.steps
         if steps > self._bounds.steps:
             raise InvalidRequest(
@@ -122,10 +124,12 @@ class Planning:
         scheduler = Scheduler(name)
         tables, source = self._tables[scheduler], picture.source
         if source is None:
-            return scheduler, tables.table(steps)
+            return scheduler, tables.table(steps, tokens=tokens)
         # Where all may change, only a mask's known part is kept, and noise is enough.
         picture_begins = source.mask is None or source.strength < 1.0
-        return scheduler, tables.table(steps, source.strength, picture=picture_begins)
+        return scheduler, tables.table(
+            steps, source.strength, picture=picture_begins, tokens=tokens
+        )
 
     def _negative(self, picture: Picture) -> Read | None:
         if picture.negative_prompt is None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+import numpy as np
 import torch
 from diffusers import (
     DDIMScheduler,
@@ -16,6 +18,7 @@ from diffusers import (
     FlowMatchEulerDiscreteScheduler,
     LCMScheduler,
     PNDMScheduler,
+    UniPCMultistepScheduler,
 )
 
 from headpond_workloads.diffusion.items import Scheduler
@@ -29,6 +32,7 @@ class DiffusersScheduler(Protocol):
 
     timesteps: torch.Tensor
     order: int
+    config: Config
 
     def set_timesteps(self, num_inference_steps: int, **given: object) -> None:
         """Lay out the steps."""
@@ -47,6 +51,7 @@ _MADE_OF: Mapping[Scheduler, tuple[Any, Config]] = {
     Scheduler.EULER_ANCESTRAL: (EulerAncestralDiscreteScheduler, {}),
     Scheduler.DPMPP_2M: (DPMSolverMultistepScheduler, {**_DPMPP_2M, **_PLAIN}),
     Scheduler.DPMPP_2M_KARRAS: (DPMSolverMultistepScheduler, {**_DPMPP_2M, **_KARRAS}),
+    Scheduler.UNIPC: (UniPCMultistepScheduler, _PLAIN),
     Scheduler.LCM: (LCMScheduler, {}),
     Scheduler.FLOW_MATCH_EULER: (FlowMatchEulerDiscreteScheduler, {}),
 }
@@ -68,3 +73,55 @@ def scheduler_of(name: Scheduler, config: Config, *, rewritten: bool = True) -> 
     wanted = {**config, **(_OF_THE_PIPELINE if rewritten else {}), **overrides}
     own = made_of.from_config({key: value for key, value in wanted.items() if key in known})
     return cast("DiffusersScheduler", own)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """What a pipeline tells its scheduler besides the number of steps.
+
+    Attributes:
+        linear: Whether it lays out the noise itself, in even steps from 1, as Flux's does.
+    """
+
+    linear: bool = False
+
+    def suits(self, scheduler: DiffusersScheduler) -> bool:
+        """Say whether the scheduler can be told this."""
+        return not self.linear or "sigmas" in inspect.signature(scheduler.set_timesteps).parameters
+
+    def told(self, scheduler: DiffusersScheduler, steps: int, tokens: int) -> dict[str, object]:
+        """Return what `set_timesteps` gets besides, for a picture of so many tokens."""
+        told: dict[str, object] = {}
+        if self.linear:
+            told["sigmas"] = np.linspace(1.0, 1.0 / steps, steps)
+        if is_shifted(scheduler):
+            told["mu"] = _shift(scheduler.config, tokens)
+        return told
+
+
+def is_shifted(scheduler: DiffusersScheduler) -> bool:
+    """Say whether the schedule depends on the size of the picture."""
+    return bool(scheduler.config.get("use_dynamic_shifting"))
+
+
+def _shift(config: Config, tokens: int) -> float:
+    """Return how far noise is shifted: on the line between a small and a large picture."""
+    least, most = config.get("base_image_seq_len", 256), config.get("max_image_seq_len", 4096)
+    low, high = config.get("base_shift", 0.5), config.get("max_shift", 1.15)
+    slope = (high - low) / (most - least)
+    return float(tokens * slope + (low - slope * least))
+
+
+def scaled_input(scheduler: Any, latents: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
+    """Return the latents as the model sees them at a timestep."""
+    if not hasattr(scheduler, "scale_model_input"):
+        return latents
+    scaled: torch.Tensor = scheduler.scale_model_input(latents, timestep)
+    return scaled
+
+
+def step_options(scheduler: Any, generator: torch.Generator) -> dict[str, object]:
+    """Return what diffusers' pipelines pass to a step besides."""
+    accepted = inspect.signature(scheduler.step).parameters
+    given: dict[str, object] = {"eta": 0.0, "generator": generator}
+    return {name: value for name, value in given.items() if name in accepted}

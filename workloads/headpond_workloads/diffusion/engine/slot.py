@@ -14,7 +14,8 @@ from headpond.engine import Progress
 from headpond.errors import HeadpondError
 from headpond.units import Work
 from headpond_workloads.diffusion.engine.conditioning import Conditions, Read
-from headpond_workloads.diffusion.engine.tables import Table
+from headpond_workloads.diffusion.engine.solo import Solo
+from headpond_workloads.diffusion.engine.table import Table
 from headpond_workloads.diffusion.items import Encoding, Painted, Preview, Started, Stepped
 
 Output = Started | Stepped | Preview | Painted
@@ -103,6 +104,7 @@ class Slot:
         turn: When it was stepped last; the engine counts.
         latents: `[channels, rows, columns]`; set from the stage `DENOISE` on.
         past: Latents and predictions of the steps before that still count, the last first.
+        solo: Its own scheduler, where a table does not do.
         conditions: Of its prompt, and of its negative prompt where it is guided.
         known: Of inpainting.
         written: Its file, while that is written elsewhere.
@@ -116,6 +118,7 @@ class Slot:
     turn: int = 0
     latents: Tensor | None = None
     past: deque[tuple[Tensor, Tensor]] = field(default_factory=deque)
+    solo: Solo | None = None
     conditions: tuple[Conditions, ...] = ()
     known: Known | None = None
     written: Future[bytes] | None = None
@@ -139,6 +142,8 @@ class Slot:
         """Have latents to denoise."""
         prepared = self.prepared
         self.latents, self.known, self.stage = latents, known, Stage.DENOISE
+        solo = prepared.table.solo
+        self.solo = None if solo is None else solo.copy()
         self._outputs.append(
             Started(steps=prepared.table.steps, width=prepared.width, height=prepared.height)
         )
@@ -151,7 +156,7 @@ class Slot:
         self._outputs.append(Stepped(step=self.step, steps=steps))
         if self.step == steps:
             self.past.clear()
-            self.stage = Stage.DECODE
+            self.solo, self.stage = None, Stage.DECODE
 
     def previewed(self, content: bytes) -> None:
         """Have one more preview to give."""

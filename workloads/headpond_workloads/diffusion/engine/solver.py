@@ -57,7 +57,9 @@ def advanced(slots: Sequence[Slot], latents: Tensor, predictions: Tensor) -> Ten
         after += _column([pair[0] for pair in pairs], latents) * old
         after += _column([pair[1] for pair in pairs], latents) * said
     for row, (slot, table) in enumerate(zip(slots, tables, strict=True)):
-        if table.draws[slot.step]:
+        if slot.solo is not None:
+            after[row] = slot.solo.step(slot.step, latents[row], predictions[row], slot.generator)
+        elif table.draws[slot.step]:
             noise = torch.randn((1, *latents.shape[1:]), generator=slot.generator)
             after[row] += table.noises[slot.step] * noise[0].to(after.device)
         if slot.known is not None:
