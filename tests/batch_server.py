@@ -87,6 +87,7 @@ async def working(store: JobStore, backend: LocalBackend, owner: str) -> AsyncIt
         batch_endpoints([record]),
         owner=owner,
         options=WorkerOptions(poll_s=0.02),
+        roots=store.open_roots(),
     )
     run = asyncio.create_task(worker.run())
     yield

@@ -16,9 +16,12 @@ from headpond.call import ModelCard
 from headpond.jobs.computing import Pace
 from headpond.jobs.database import Database
 from headpond.jobs.endpoints import batch_endpoints
-from headpond.jobs.job import Job, NewFile, NewJob
+from headpond.jobs.gathering import first_record
+from headpond.jobs.job import Job, NewFile, NewJob, Source, Target
 from headpond.jobs.objects import Objects
-from headpond.jobs.pinning import pin
+from headpond.jobs.pinning import first_line, pin
+from headpond.jobs.prefixes import open_source
+from headpond.jobs.roots import Roots
 from headpond.jobs.store import Jobs, new_file_id, new_job_id
 from headpond.jobs.worker import Worker, WorkerOptions
 from headpond.record import Formed, WorkloadRecord
@@ -66,6 +69,7 @@ class Mill:
         computed: How often each text was computed.
         rule: Makes the answer of a text, or raises the error it gets.
         formed: Whether records are asked for in groups.
+        roots: What jobs may read and write besides.
     """
 
     database: Database
@@ -73,6 +77,7 @@ class Mill:
     computed: Counter[str] = field(default_factory=Counter)
     rule: Callable[[str], str] = lambda text: text
     formed: bool = False
+    roots: Roots = field(default_factory=Roots)
     backend: AnsweringBackend = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +106,8 @@ class Mill:
                 key=key,
             )
         )
-        pinned = await pin(self.objects, key, self.endpoints[endpoint], self.backend, job_id)
+        line = await first_line(self.objects, key)
+        pinned = pin(line, self.endpoints[endpoint], self.backend, job_id)
         return await self.jobs.create(
             NewJob(
                 id=job_id,
@@ -116,6 +122,26 @@ class Mill:
             )
         )
 
+    async def submit_prefix(self, source: Source, target: Target) -> Job:
+        """Make a job over a prefix, as the API does."""
+        job_id = new_job_id()
+        folder, entries = await open_source(self.roots, source, TENANT)
+        line = await first_record(folder, entries, source)
+        pinned = pin(line, self.endpoints[ENDPOINT], self.backend, job_id)
+        return await self.jobs.create(
+            NewJob(
+                id=job_id,
+                tenant=TENANT,
+                endpoint=ENDPOINT,
+                model=pinned.model,
+                bundle=pinned.bundle,
+                source=source,
+                target=target,
+                window="24h",
+                window_s=86_400.0,
+            )
+        )
+
     def worker(
         self, owner: str = "one", *, lease_s: float = 30.0, pace: Pace | None = None
     ) -> Worker:
@@ -127,6 +153,7 @@ class Mill:
             self.endpoints,
             owner=owner,
             options=WorkerOptions(lease_s=lease_s, poll_s=0.01, pace=pace or Pace()),
+            roots=self.roots,
         )
 
     async def drain(self, worker: Worker | None = None) -> None:

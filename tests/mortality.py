@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 
 from headpond.call import Answer, Call
 from headpond.jobs.database import Database
-from headpond.jobs.objects import Objects, Stored
+from headpond.jobs.objects import Entry, Objects, Stored
+from headpond.jobs.roots import Roots
 from headpond.testing.answering import AnsweringBackend
 
 Result = TypeVar("Result")
@@ -78,6 +79,20 @@ class MortalObjects(Objects):
     async def delete(self, key: str) -> None:
         self._life.pass_on()
         await self._immortal.delete(key)
+
+    async def entries(self) -> list[Entry]:
+        self._life.pass_on()
+        return await self._immortal.entries()
+
+
+class MortalRoots(Roots):
+    """What a job's prefixes are to a mortal."""
+
+    def __init__(self, roots: Roots, life: Life) -> None:
+        self._immortal, self._life = roots, life
+
+    def open(self, url: str, tenant: str, *, param: str) -> Objects:
+        return MortalObjects(self._immortal.open(url, tenant, param=param), self._life)
 
 
 @dataclass(kw_only=True)

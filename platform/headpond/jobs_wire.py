@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 FILES_PATH = "/v1/files"
 FILE_PATH = FILES_PATH + "/{file_id}"
@@ -92,11 +92,52 @@ Metadata = Annotated[
 """At most 16 pairs, which come back with the batch."""
 
 
+BatchFormat = Literal["jsonl", "parquet"]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class BatchInput(BaseModel):
+    """All objects below a prefix, read in order of their names; an addition to OpenAI's API.
+
+    Attributes:
+        url: The prefix, below a root of the deployer's: `s3://bucket/folder/`.
+        format: `jsonl`, records as in a file; or `parquet`, a record a row.
+        id_column: The column with each row's `custom_id`, of Parquet.
+        columns: Fields of the body and the columns that have them, of Parquet; without any the
+            column `body` has all of it, as a struct or as JSON.
+        body: Fields that the body of every row has besides, of Parquet, e.g. `model`.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    url: Annotated[str, Field(max_length=1024)]
+    format: BatchFormat = "jsonl"
+    id_column: Name = "custom_id"
+    columns: Annotated[dict[Name, Name], Field(max_length=64)] | None = None
+    body: Annotated[dict[Name, JsonValue], Field(max_length=64)] | None = None
+
+
+class BatchOutput(BaseModel):
+    """Where the results go, and at last `manifest.json`; an addition to OpenAI's API.
+
+    Attributes:
+        url: A prefix that has no objects yet, below a root of the deployer's.
+        format: `jsonl`, lines as in an output file; or `parquet`.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    url: Annotated[str, Field(max_length=1024)]
+    format: BatchFormat = "jsonl"
+
+
 class BatchRequest(BaseModel):
     """A batch that is asked for.
 
     Attributes:
         input_file_id: An uploaded file of the purpose `batch`: one request a line.
+        input: A prefix in an object store, instead of an uploaded file.
+        output: Where the results go, with `input` only.
         endpoint: The route that every line's `url` names.
         completion_window: `24h`, or another number of hours or minutes.
         metadata: `on_invalid_line: skip` lets the good lines of a file with bad ones run.
@@ -105,7 +146,9 @@ class BatchRequest(BaseModel):
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    input_file_id: str
+    input_file_id: str | None = None
+    input: BatchInput | None = None
+    output: BatchOutput | None = None
     endpoint: str
     completion_window: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}[hm]$")]
     metadata: Metadata | None = None
@@ -177,14 +220,18 @@ class BatchProgress(BaseModel):
 
 
 class Batch(BaseModel):
-    """One batch as it is now; times are Unix seconds. The last four fields are additions.
+    """One batch as it is now; times are Unix seconds. The last seven fields are additions.
 
     Attributes:
+        input_file_id: Null of a batch over a prefix.
         expires_at: Its deadline: what is not done by then becomes an error `batch_expired`.
         bundle: The one bundle that computes it, `name@version+digest12`.
         waits_for: What keeps it from going on now, for people.
         work: What its records came to, in the workload's units.
         progress: How far it is.
+        input: The prefix that it reads, instead of a file.
+        output: Where its results go, instead of files.
+        manifest_url: Of a batch over a prefix: it is there, and all results with it.
     """
 
     id: str
@@ -192,7 +239,7 @@ class Batch(BaseModel):
     endpoint: str
     model: str | None = None
     errors: BatchErrors | None = None
-    input_file_id: str
+    input_file_id: str | None = None
     completion_window: str
     status: Status
     output_file_id: str | None = None
@@ -213,6 +260,9 @@ class Batch(BaseModel):
     waits_for: str | None = None
     work: Mapping[str, int] = Field(default_factory=dict)
     progress: BatchProgress | None = None
+    input: BatchInput | None = None
+    output: BatchOutput | None = None
+    manifest_url: str | None = None
 
     @property
     def over(self) -> bool:

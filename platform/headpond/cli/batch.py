@@ -6,6 +6,7 @@ Exit codes: 0 all is well, 1 the server refused or the batch did not complete, 2
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -21,14 +22,14 @@ from rich.table import Column, Table
 from headpond import Client
 from headpond.cli.batch_bars import records_bar, show_batch, upload_bar
 from headpond.cli.console import people, refusals
+from headpond.client.results import result_files
 from headpond.errors import DeadlineExceeded
-from headpond.jobs_wire import Batch
+from headpond.jobs_wire import Batch, BatchFormat, BatchInput, BatchOutput
 
 app = typer.Typer(no_args_is_help=True, help="Submit, watch, cancel and list batches.")
 
 _FAILED, _OPEN = 1, 3
 _ID_WIDTH = 38
-
 BatchId = Annotated[str, typer.Argument(help="The batch, as `submit` printed it.")]
 Server = Annotated[
     str | None, typer.Option("--url", help="The server; $HEADPOND_BASE_URL, else localhost:8000.")
@@ -39,30 +40,51 @@ Timeout = Annotated[float | None, typer.Option(help="Seconds to wait at most.", 
 
 @app.command()
 def submit(  # noqa: PLR0913 - an option each
-    file: Annotated[Path, typer.Argument(help="One request a line.", exists=True, dir_okay=False)],
+    file: Annotated[
+        Path | None, typer.Argument(help="One request a line.", exists=True, dir_okay=False)
+    ] = None,
+    *,
     endpoint: Annotated[str, typer.Option(help="The route that every line's url names.")],
+    input_url: Annotated[str | None, typer.Option(help="A prefix, instead of a file.")] = None,
+    output_url: Annotated[
+        str | None, typer.Option(help="With --input-url: an empty prefix for the results.")
+    ] = None,
+    input_format: Annotated[BatchFormat, typer.Option(help="Of the prefix.")] = "jsonl",
+    output_format: Annotated[BatchFormat, typer.Option(help="Of the results.")] = "jsonl",
+    id_column: Annotated[str, typer.Option(help="Of Parquet: has custom_id.")] = "custom_id",
+    column: Annotated[
+        list[str] | None, typer.Option(help="Of Parquet: FIELD=COLUMN; repeatable.")
+    ] = None,
+    body: Annotated[
+        str | None, typer.Option(help="Of Parquet: JSON, fields that every row has besides.")
+    ] = None,
     window: Annotated[str, typer.Option(help="Until the deadline: 24h, 90m.")] = "24h",
     metadata: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
     idempotency_key: Annotated[
         str | None, typer.Option(help="The same key makes no second batch.")
     ] = None,
     url: Server = None,
-    *,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Run the good lines of a file with bad ones.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Watch it until it is over.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Upload a file, and begin a batch over it; prints the batch's identifier."""
-    pairs = dict(_pair(text) for text in metadata or [])
+    """Begin a batch over a file that is uploaded, or over a prefix; prints its identifier."""
+    pairs = dict(_pair(text, "--metadata") for text in metadata or [])
+    if (file is None) == (input_url is None) or (input_url is None) != (output_url is None):
+        raise typer.BadParameter("give a file, or --input-url and --output-url")
+    source = target = None
+    if input_url is not None and output_url is not None:
+        source = _source(input_url, input_format, id_column, column or [], body)
+        target = BatchOutput(url=output_url, format=output_format)
     if skip_invalid:
         pairs["on_invalid_line"] = "skip"
     with refusals(), Client(base_url=url) as client:
-        with upload_bar(file.name) as told:
-            uploaded = client.files.create(file, on_progress=told)
         batch = client.batches.create(
-            input_file_id=uploaded.id,
+            input_file_id=None if file is None else _uploaded(client, file),
+            input_url=source,
+            output_url=target,
             endpoint=endpoint,
             completion_window=window,
             metadata=pairs or None,
@@ -107,8 +129,8 @@ def results(
             people.print(f"{batch.id} is {batch.status}; see `headpond batch watch {batch.id}`.")
             raise typer.Exit(_OPEN)
         with _writing(output) as target:
-            for file_id in (batch.output_file_id, batch.error_file_id):
-                for block in client.files.content(file_id) if file_id is not None else ():
+            for file_id in result_files(batch):
+                for block in client.files.content(file_id):
                     target.write(block)
     raise typer.Exit(_code(batch))
 
@@ -134,6 +156,25 @@ def list_batches(
         made = datetime.fromtimestamp(batch.created_at, UTC).isoformat(" ", "minutes")
         table.add_row(batch.id, batch.status, done, batch.endpoint, escape(batch.model or ""), made)
     Console().print(table)
+
+
+def _uploaded(client: Client, file: Path) -> str:
+    with upload_bar(file.name) as told:
+        return client.files.create(file, on_progress=told).id
+
+
+def _source(
+    url: str, form: BatchFormat, id_column: str, columns: list[str], body: str | None
+) -> BatchInput:
+    """Return what is to be read; only Parquet needs more than its place."""
+    if form == "jsonl" and not columns and body is None:
+        return BatchInput(url=url)
+    pairs = dict(_pair(text, "--column") for text in columns)
+    try:
+        fields = None if body is None else json.loads(body)
+        return BatchInput(url=url, format=form, id_column=id_column, columns=pairs, body=fields)
+    except ValueError:
+        raise typer.BadParameter("must be a JSON object", param_hint="--body") from None
 
 
 def _watched(client: Client, batch_id: str, timeout_s: float | None) -> Batch:
@@ -177,8 +218,8 @@ def _writing(path: Path | None) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise typer.BadParameter(f"{text!r} must read NAME=VALUE", param_hint="--metadata")
+        raise typer.BadParameter(f"{text!r} must read NAME=VALUE", param_hint=option)
     return name, value

@@ -59,6 +59,8 @@ def show_batch(batch: Batch) -> None:
     done = "" if counts is None else f": {counts.completed} answered, {counts.failed} failed"
     total = "" if counts is None else f" of {counts.total}"
     people.print(f"{batch.status}{done}{total}  {batch.bundle or ''}", highlight=False)
+    if batch.manifest_url is not None:
+        people.print(f"  {escape(batch.manifest_url)}", highlight=False, soft_wrap=True)
     if batch.waits_for is not None and not batch.over:
         people.print(f"  waits: {escape(batch.waits_for)}")
     errors = () if batch.errors is None else batch.errors.data

@@ -9,7 +9,14 @@ from uuid import uuid4
 
 from headpond.client.addresses import at, queried
 from headpond.client.async_transport import AsyncTransport
-from headpond.client.results import Looks, async_lines, batch_body, lines, parsed
+from headpond.client.results import (
+    Looks,
+    async_lines,
+    batch_body,
+    lines,
+    parsed,
+    result_files,
+)
 from headpond.client.transport import Transport
 from headpond.jobs_wire import (
     BATCH_PATH,
@@ -18,7 +25,9 @@ from headpond.jobs_wire import (
     CONTENT_PATH,
     IDEMPOTENCY_KEY,
     Batch,
+    BatchInput,
     BatchList,
+    BatchOutput,
     BatchResult,
 )
 
@@ -33,17 +42,23 @@ class Batches:
     def create(
         self,
         *,
-        input_file_id: str,
+        input_file_id: str | None = None,
+        input_url: str | BatchInput | None = None,
+        output_url: str | BatchOutput | None = None,
         endpoint: str,
         completion_window: str = "24h",
         metadata: Mapping[str, str] | None = None,
         output_expires_after_s: int | None = None,
         idempotency_key: str | None = None,
     ) -> Batch:
-        """Begin a batch over an uploaded file.
+        """Begin a batch over an uploaded file, or over the objects below a prefix.
 
         Args:
             input_file_id: A file of the purpose `batch`.
+            input_url: Instead of a file, a prefix that the server may read, with JSON lines;
+                a `BatchInput` says more of it.
+            output_url: With `input_url`, a prefix that has nothing yet, for the results; a
+                `BatchOutput` says their format.
             endpoint: The route that every line's `url` names.
             completion_window: Hours or minutes until the deadline, `24h` or `90m`.
             metadata: At most 16 pairs; `on_invalid_line: skip` lets the good lines run.
@@ -55,7 +70,11 @@ class Batches:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         body = batch_body(
-            input_file_id, endpoint, completion_window, metadata, output_expires_after_s
+            {"input_file_id": input_file_id, "input": input_url, "output": output_url},
+            endpoint,
+            completion_window,
+            metadata,
+            output_expires_after_s,
         )
         headers = {IDEMPOTENCY_KEY: idempotency_key or uuid4().hex}
         return self._transport.post(BATCHES_PATH, body, Batch, headers=headers)
@@ -113,16 +132,16 @@ class Batches:
         """Yield one result for each record, those that failed last; join by `custom_id`.
 
         Args:
-            batch: One that is over, or its identifier.
+            batch: One over a file that is over, or its identifier.
 
         Raises:
+            InvalidRequest: It is one over a prefix: its results lie below its `output.url`.
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         found = self.retrieve(batch) if isinstance(batch, str) else batch
-        for file_id in (found.output_file_id, found.error_file_id):
-            if file_id is not None:
-                for line in lines(self._transport.content(at(CONTENT_PATH, file_id))):
-                    yield parsed(line)
+        for file_id in result_files(found):
+            for line in lines(self._transport.content(at(CONTENT_PATH, file_id))):
+                yield parsed(line)
 
 
 class AsyncBatches:
@@ -135,17 +154,23 @@ class AsyncBatches:
     async def create(
         self,
         *,
-        input_file_id: str,
+        input_file_id: str | None = None,
+        input_url: str | BatchInput | None = None,
+        output_url: str | BatchOutput | None = None,
         endpoint: str,
         completion_window: str = "24h",
         metadata: Mapping[str, str] | None = None,
         output_expires_after_s: int | None = None,
         idempotency_key: str | None = None,
     ) -> Batch:
-        """Begin a batch over an uploaded file.
+        """Begin a batch over an uploaded file, or over the objects below a prefix.
 
         Args:
             input_file_id: A file of the purpose `batch`.
+            input_url: Instead of a file, a prefix that the server may read, with JSON lines;
+                a `BatchInput` says more of it.
+            output_url: With `input_url`, a prefix that has nothing yet, for the results; a
+                `BatchOutput` says their format.
             endpoint: The route that every line's `url` names.
             completion_window: Hours or minutes until the deadline, `24h` or `90m`.
             metadata: At most 16 pairs; `on_invalid_line: skip` lets the good lines run.
@@ -157,7 +182,11 @@ class AsyncBatches:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         body = batch_body(
-            input_file_id, endpoint, completion_window, metadata, output_expires_after_s
+            {"input_file_id": input_file_id, "input": input_url, "output": output_url},
+            endpoint,
+            completion_window,
+            metadata,
+            output_expires_after_s,
         )
         headers = {IDEMPOTENCY_KEY: idempotency_key or uuid4().hex}
         return await self._transport.post(BATCHES_PATH, body, Batch, headers=headers)
@@ -215,13 +244,13 @@ class AsyncBatches:
         """Yield one result for each record, those that failed last; join by `custom_id`.
 
         Args:
-            batch: One that is over, or its identifier.
+            batch: One over a file that is over, or its identifier.
 
         Raises:
+            InvalidRequest: It is one over a prefix: its results lie below its `output.url`.
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         found = await self.retrieve(batch) if isinstance(batch, str) else batch
-        for file_id in (found.output_file_id, found.error_file_id):
-            if file_id is not None:
-                async for line in async_lines(self._transport.content(at(CONTENT_PATH, file_id))):
-                    yield parsed(line)
+        for file_id in result_files(found):
+            async for line in async_lines(self._transport.content(at(CONTENT_PATH, file_id))):
+                yield parsed(line)

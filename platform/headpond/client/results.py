@@ -9,29 +9,40 @@ from pydantic import ValidationError
 
 from headpond.client.errors import ResponseInvalid
 from headpond.client.wire import encode
-from headpond.errors import DeadlineExceeded
-from headpond.jobs_wire import BatchRequest, BatchResult
+from headpond.errors import DeadlineExceeded, InvalidRequest
+from headpond.jobs_wire import Batch, BatchInput, BatchOutput, BatchRequest, BatchResult
 
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 
 
 def batch_body(
-    input_file_id: str,
+    places: Mapping[str, str | BatchInput | BatchOutput | None],
     endpoint: str,
     completion_window: str,
     metadata: Mapping[str, str] | None,
     output_expires_after_s: int | None,
 ) -> bytes:
-    """Return the body that asks for a batch.
+    """Return the body that asks for a batch over a file, or over a prefix.
+
+    Args:
+        places: `input_file_id`, or `input` and `output`, these by their URL or with more.
+        endpoint: The route that every line's `url` names.
+        completion_window: Hours or minutes.
+        metadata: Pairs.
+        output_expires_after_s: Seconds that its files are kept.
 
     Raises:
         InvalidRequest: Names the field at fault.
     """
     fields: dict[str, object] = {
-        "input_file_id": input_file_id,
         "endpoint": endpoint,
         "completion_window": completion_window,
     }
+    for name, place in places.items():
+        if isinstance(place, str):
+            fields[name] = place if name == "input_file_id" else {"url": place}
+        elif place is not None:
+            fields[name] = place.model_dump(mode="json", exclude_unset=True)
     if metadata is not None:
         fields["metadata"] = dict(metadata)
     if output_expires_after_s is not None:
@@ -59,6 +70,18 @@ class Looks:
         if self._ends_s is not None and time.monotonic() + wait_s > self._ends_s:
             raise DeadlineExceeded("The batch is not over in time.")
         return wait_s
+
+
+def result_files(batch: Batch) -> list[str]:
+    """Return the files that have a batch's results.
+
+    Raises:
+        InvalidRequest: It has none: it is one over a prefix.
+    """
+    if batch.output is not None:
+        text = f"The results lie below {batch.output.url}, once `manifest.json` is there."
+        raise InvalidRequest(text, param="output.url")
+    return [each for each in (batch.output_file_id, batch.error_file_id) if each is not None]
 
 
 def lines(blocks: Iterator[bytes]) -> Iterator[bytes]:

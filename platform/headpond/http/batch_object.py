@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from headpond.jobs.job import Job, JobStatus
 from headpond.jobs_wire import (
     Batch,
     BatchError,
     BatchErrors,
+    BatchInput,
+    BatchOutput,
     BatchProgress,
     BatchUsage,
     RequestCounts,
@@ -47,6 +51,9 @@ def batch_object(job: Job) -> Batch:
         waits_for=job.waits_for,
         work=job.usage,
         progress=_progress(job),
+        input=None if job.source is None else BatchInput(**asdict(job.source)),
+        output=None if job.target is None else BatchOutput(**asdict(job.target)),
+        manifest_url=None if job.target is None else job.manifest_key,
     )
 
 

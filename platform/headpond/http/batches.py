@@ -23,8 +23,10 @@ from headpond.http.listing import Paging, path_id
 from headpond.http.responses import json_response
 from headpond.jobs.access import JobsAccess
 from headpond.jobs.endpoints import BatchEndpoint
-from headpond.jobs.job import NewJob
-from headpond.jobs.pinning import pin
+from headpond.jobs.gathering import first_record
+from headpond.jobs.job import NewJob, Source, Target
+from headpond.jobs.pinning import first_line, pin
+from headpond.jobs.prefixes import open_source, require_new
 from headpond.jobs.store import Jobs, new_job_id
 from headpond.jobs_wire import (
     BATCH_PATH,
@@ -126,12 +128,13 @@ class Batches:
         digest: str,
     ) -> NewJob:
         """Resolve the model that the input names, and ask for its job."""
-        try:
-            file = await jobs.file(asked.input_file_id, caller.tenant)
-        except NotFound as error:
-            raise InvalidRequest(error.message, param="input_file_id") from None
         job_id = new_job_id()
-        pinned = await pin(self._access.objects, file.key, endpoint, self._backend, job_id)
+        source, target = _source(asked), _target(asked)
+        if source is not None and target is not None:
+            line = await self._first_record(source, target, caller.tenant)
+        else:
+            line = await self._first_line(jobs, asked.input_file_id or "", caller.tenant)
+        pinned = pin(line, endpoint, self._backend, job_id)
         if pinned.model is not None:
             caller.require_model(pinned.model)
         expires = asked.output_expires_after
@@ -141,7 +144,9 @@ class Batches:
             endpoint=asked.endpoint,
             model=_storable(pinned.model),
             bundle=pinned.bundle,
-            input_file_id=file.id,
+            input_file_id=asked.input_file_id,
+            source=source,
+            target=target,
             window=asked.completion_window,
             window_s=_window_s(asked.completion_window),
             metadata=asked.metadata or {},
@@ -149,6 +154,18 @@ class Batches:
             idempotency_key=key,
             body_sha256=digest,
         )
+
+    async def _first_line(self, jobs: Jobs, file_id: str, tenant: str) -> bytes:
+        try:
+            file = await jobs.file(file_id, tenant)
+        except NotFound as error:
+            raise InvalidRequest(error.message, param="input_file_id") from None
+        return await first_line(self._access.objects, file.key)
+
+    async def _first_record(self, source: Source, target: Target, tenant: str) -> bytes:
+        folder, entries = await open_source(self._access.roots, source, tenant)
+        await require_new(self._access.roots, source, target, tenant)
+        return await first_record(folder, entries, source)
 
     def _endpoint(self, path: str) -> BatchEndpoint:
         found = self._endpoints.get(path)
@@ -171,7 +188,39 @@ def _asked(body: bytes) -> BatchRequest:
     name, known = _ON_INVALID_LINE
     if (asked.metadata or {}).get(name, known[0]) not in known:
         raise InvalidRequest(f"`{name}` must be one of {known}.", param=f"metadata.{name}")
+    _require_one_input(asked)
     return asked
+
+
+def _require_one_input(asked: BatchRequest) -> None:
+    """Check that a batch reads a file, or a prefix and has a place for its results."""
+    if (asked.input_file_id is None) == (asked.input is None):
+        text = "Either `input_file_id` or `input` must be given."
+        raise InvalidRequest(text, param="input_file_id" if asked.input is None else "input")
+    if (asked.input is None) != (asked.output is None):
+        text = "`output` goes with `input`, and is needed there."
+        raise InvalidRequest(text, param="output")
+    if asked.input is not None and asked.input.format != "parquet":
+        for name in sorted(asked.input.model_fields_set & {"columns", "body", "id_column"}):
+            raise InvalidRequest(f"`{name}` is for Parquet only.", param=f"input.{name}")
+
+
+def _source(asked: BatchRequest) -> Source | None:
+    given = asked.input
+    if given is None:
+        return None
+    return Source(
+        url=given.url,
+        format=given.format,
+        id_column=given.id_column,
+        columns=given.columns or {},
+        body=given.body or {},
+    )
+
+
+def _target(asked: BatchRequest) -> Target | None:
+    given = asked.output
+    return None if given is None else Target(url=given.url, format=given.format)
 
 
 def _storable(model: str | None) -> str | None:

@@ -124,7 +124,7 @@ def _batch_paths(schemas: Schemas) -> JsonObject:
                 parameters=_paging(100),
             ),
             "post": _operation(
-                "Begin a batch over an uploaded file.",
+                "Begin a batch over an uploaded file, or over the objects below a prefix.",
                 "create_batch",
                 {**batch, **errors(making, schemas)},
                 parameters=[key],

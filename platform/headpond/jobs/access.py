@@ -25,6 +25,7 @@ class JobsAccess:
         self.store = store
         self._patience_s = patience_s
         self.objects = store.open_objects()
+        self.roots = store.open_roots()
         self._opening: asyncio.Task[Database] | None = None
 
     async def jobs(self) -> Jobs:

@@ -22,7 +22,8 @@ class Claim:
         fence: Grows with each claim: what an earlier holder writes is refused.
         kind: What is to be done.
         job: The job it is of, as it was at the claim.
-        job_input_key: The job's input in the object store.
+        job_input_key: The job's input in the object store; of a job over a prefix the list of
+            what was read, None before it was.
         job_input_sha256: Its digest.
         input_key: The object that has a shard's records; None of other kinds.
         first: The first record of a shard.
@@ -37,8 +38,8 @@ class Claim:
     fence: int
     kind: TaskKind
     job: Job
-    job_input_key: str
-    job_input_sha256: str
+    job_input_key: str | None
+    job_input_sha256: str | None
     input_key: str | None
     first: int
     stop: int

@@ -92,6 +92,7 @@ class JobWorker:
             batch_endpoints(workloads().values()),
             owner=f"{socket.gethostname()}/{os.getpid()}/{replica}",
             options=args.options(),
+            roots=args.store.open_roots(patience_s=_PATIENCE_S),
         )
         self._tasks = [
             asyncio.create_task(self._keep_looking()),

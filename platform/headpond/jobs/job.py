@@ -101,6 +101,34 @@ class LineError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """All objects below a prefix, as a job's input.
+
+    Attributes:
+        url: The prefix, as fsspec knows it.
+        format: `jsonl`, records as in a file; or `parquet`, a record a row.
+        id_column: The column with `custom_id`, of Parquet.
+        columns: Fields of the body and their columns, of Parquet; without any the column
+            `body` has all of it.
+        body: Fields that the body of every row has besides, of Parquet.
+    """
+
+    url: str
+    format: str = "jsonl"
+    id_column: str = "custom_id"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """The prefix below which a job's results are written: its URL, and their format."""
+
+    url: str
+    format: str = "jsonl"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NewJob:
     """A job that is asked for.
 
@@ -110,7 +138,9 @@ class NewJob:
         endpoint: The path that every line's `url` names.
         model: The model that the first line names; None when it names none.
         bundle: `name@version+digest12`: all its calls go there; None of an unknown model.
-        input_file_id: The tenant's file.
+        input_file_id: The tenant's file; None of a job over a prefix.
+        source: The prefix that it reads; None of a job over a file.
+        target: Where its results go; None of a job over a file.
         window: `completion_window`, as asked.
         window_s: The same in seconds: the deadline.
         metadata: The caller's pairs.
@@ -124,9 +154,11 @@ class NewJob:
     endpoint: str
     model: str | None
     bundle: str | None
-    input_file_id: str
     window: str
     window_s: float
+    input_file_id: str | None = None
+    source: Source | None = None
+    target: Target | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     output_expires_after_s: float | None = None
     idempotency_key: str | None = None
@@ -166,7 +198,9 @@ class Job:
         endpoint: The path that every line's `url` names.
         model: The model as asked.
         bundle: The one bundle that computes it, `name@version+digest12`.
-        input_file_id: What it reads.
+        input_file_id: The file that it reads; None of a job over a prefix.
+        source: The prefix that it reads; None of a job over a file.
+        target: Where its results go; None of a job over a file.
         window: `completion_window`, as asked.
         metadata: The caller's pairs.
         output_expires_after_s: Seconds that its files are kept; None for ever.
@@ -177,7 +211,7 @@ class Job:
         usage: What its records came to, in the workload's units.
         output_file_id: Output lines, when it is over and has some.
         error_file_id: Error lines, when it is over and has some.
-        manifest_key: Where the object store has the manifest of its results.
+        manifest_key: Where the object store, or the target, has the manifest of its results.
         created_s: When it was asked for.
         deadline_s: When what is not done will be given up.
         in_progress_s: When its input was found good.
@@ -191,7 +225,9 @@ class Job:
     endpoint: str
     model: str | None
     bundle: str | None
-    input_file_id: str
+    input_file_id: str | None
+    source: Source | None
+    target: Target | None
     window: str
     metadata: Mapping[str, str]
     output_expires_after_s: float | None

@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import os
 import shutil
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar
@@ -31,6 +31,15 @@ class Stored:
 
     bytes: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An object that a store lists: its key, size, and the store's tag of its content, if any."""
+
+    key: str
+    bytes: int
+    etag: str | None
 
 
 class Objects:
@@ -61,7 +70,7 @@ class Objects:
         Raises:
             ObjectsUnavailable: The store failed for too long.
         """
-        stored = await asyncio.to_thread(_measured, source)
+        stored = await asyncio.to_thread(measured, source)
         await self._patiently(lambda: self._write(self._path(key), source))
         return stored
 
@@ -98,6 +107,43 @@ class Objects:
         finally:
             await asyncio.to_thread(reader.close)
 
+    async def entries(self) -> list[Entry]:
+        """Return all objects, sorted by key; none where there is no such place.
+
+        Raises:
+            ObjectsUnavailable: The store failed for too long.
+        """
+        return await self._patiently(self._listed)
+
+    async def sha256(self, key: str) -> str | None:
+        """Return the digest of an object's content, in hex; None where there is none.
+
+        Raises:
+            ObjectsUnavailable: The store failed for too long.
+        """
+        digest = hashlib.sha256()
+        try:
+            async with aclosing(self.read(key)) as blocks:
+                async for block in blocks:
+                    digest.update(block)
+        except NotFound:
+            return None
+        return digest.hexdigest()
+
+    async def call_with(self, key: str, use: Callable[[IO[bytes]], Result]) -> Result:
+        """Open an object for reading at any place, and return what `use` makes of it.
+
+        Raises:
+            NotFound: There is none.
+            ObjectsUnavailable: The store failed for too long.
+        """
+
+        def used() -> Result:
+            with self._files.open(self._path(key), "rb") as file:
+                return use(file)
+
+        return await self._patiently(used)
+
     async def delete(self, key: str) -> None:
         """Delete an object; it is no error when there is none.
 
@@ -109,6 +155,16 @@ class Objects:
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"
+
+    def _listed(self) -> list[Entry]:
+        self._files.invalidate_cache()
+        found = self._files.find(self._root, detail=True)
+        root = f"{self._root.rstrip('/')}/"
+        return [
+            Entry(path.removeprefix(root), int(info["size"] or 0), _etag(info))
+            for path, info in sorted(found.items())
+            if path.startswith(root) and not path.endswith("/")
+        ]
 
     def _write(self, path: str, source: bytes | Path) -> None:
         if not self._local:
@@ -180,11 +236,17 @@ class _Reader:
             self._file = None
 
 
+def _etag(info: Mapping[str, object]) -> str | None:
+    tag = info.get("ETag") or info.get("etag")
+    return str(tag).strip('"') if tag else None
+
+
 def _may_pass(error: Exception) -> bool:
     return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
 
 
-def _measured(source: bytes | Path) -> Stored:
+def measured(source: bytes | Path) -> Stored:
+    """Return the size and the digest of what is to be stored."""
     if isinstance(source, bytes):
         return Stored(len(source), hashlib.sha256(source).hexdigest())
     with source.open("rb") as file:

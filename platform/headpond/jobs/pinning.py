@@ -26,24 +26,19 @@ class Pin:
     bundle: str | None
 
 
-async def pin(
-    objects: Objects, key: str, endpoint: BatchEndpoint, backend: Backend, token: str
-) -> Pin:
+def pin(line: bytes, endpoint: BatchEndpoint, backend: Backend, token: str) -> Pin:
     """Resolve the model that a job's input asks for, by its alias's weights.
 
     Args:
-        objects: Where the input is.
-        key: Its name there.
+        line: The first of the input.
         endpoint: What the job asks; decides the model where a dialect names none.
         backend: Knows what each model stands for.
         token: The job's identifier: chooses, where an alias has several bundles.
 
     Raises:
         NotReady: The model is known, and nothing that serves it has answered yet.
-        ObjectsUnavailable: The object store failed for too long.
-        NotFound: It has no such object.
     """
-    named = model_named(await _first_line(objects, key))
+    named = model_named(line)
     model = named or backend.only_model(endpoint.record.name)
     if model is None or backend.workload_of(model) not in (None, endpoint.record.name):
         return Pin(model, None)
@@ -60,7 +55,13 @@ def model_named(line: bytes) -> str | None:
     return model if isinstance(model, str) else None
 
 
-async def _first_line(objects: Objects, key: str) -> bytes:
+async def first_line(objects: Objects, key: str) -> bytes:
+    """Return the first line of an object that is not blank; nothing of one that is too long.
+
+    Raises:
+        ObjectsUnavailable: The object store failed for too long.
+        NotFound: It has no such object.
+    """
     seen = b""
     async with aclosing(objects.read(key)) as blocks:
         async for block in blocks:

@@ -17,13 +17,19 @@ from typing import BinaryIO
 
 import orjson
 
+from headpond.errors import InvalidRequest
 from headpond.jobs.claim import Claim, Part, ShardResult, Span
 from headpond.jobs.errors import ObjectsUnavailable
+from headpond.jobs.gathering import Lineage, gather
 from headpond.jobs.job import Job, LineError
 from headpond.jobs.objects import Objects
+from headpond.jobs.parquet import UnreadableObject
+from headpond.jobs.prefixes import open_source
 from headpond.jobs.records import unreadable
+from headpond.jobs.roots import Roots
 
 MOST_RECORDS = 50_000
+MOST_PREFIX_RECORDS = 1_000_000
 MOST_LINE_BYTES = 64 * 2**20
 
 SHARD_RECORDS = 1024
@@ -65,14 +71,18 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input that was read: its shards, the lines passed over, or why it can't be run."""
+    """An input that was read: its shards, the lines passed over, or why it can't be run.
+
+    `lineage` is the list of its objects, where it is not one uploaded file.
+    """
 
     spans: Sequence[Span] = ()
     bad: ShardResult | None = None
     errors: Sequence[LineError] = ()
+    lineage: Part | None = None
 
 
-async def read_input(claim: Claim, objects: Objects) -> Input:
+async def read_input(claim: Claim, objects: Objects, roots: Roots) -> Input:
     """Check the input of a job, and write its shards to the object store.
 
     Raises:
@@ -82,39 +92,62 @@ async def read_input(claim: Claim, objects: Objects) -> Input:
     skip = claim.job.metadata.get("on_invalid_line") == SKIP_INVALID
     with TemporaryDirectory(prefix="headpond-batch-") as folder:
         path = Path(folder, "input.jsonl")
-        await objects.download(claim.job_input_key, path)
-        if await asyncio.to_thread(_digest, path) != claim.job_input_sha256:
-            raise ObjectsUnavailable("The object store gave other content than was stored.")
-        scan = await asyncio.to_thread(scan_lines, path, claim.job)
+        try:
+            lineage = await _fetch(claim, objects, roots, path)
+        except (InvalidRequest, UnreadableObject) as error:
+            return Input(
+                errors=[
+                    LineError(error.code or "invalid_request", error.message, param=error.param)
+                ]
+            )
+        scan = await asyncio.to_thread(scan_lines, path, claim.job, lineage)
         fatal = [error for error in scan.errors if error.line is None]
         if fatal or (scan.errors and not skip):
-            return Input(errors=fatal or scan.errors)
+            return Input(errors=fatal or scan.errors[:MOST_RECORDS])
         prefix = f"jobs/{claim.job.id}/{claim.fence}"
         spans = [
             await _write_shard(objects, path, scan, shard, f"{prefix}/shard-{number}.jsonl")
             for number, shard in enumerate(scan.shards())
         ]
     bad = await _write_bad(objects, scan.errors, f"{prefix}/invalid.jsonl")
-    return Input(spans=spans, bad=bad)
+    listed = None
+    if lineage.objects:
+        key = f"{prefix}/input.json"
+        stored = await objects.put(key, orjson.dumps(lineage.document()))
+        listed = Part(key=key, bytes=stored.bytes, sha256=stored.sha256)
+    return Input(spans=spans, bad=bad, lineage=listed)
 
 
-def scan_lines(path: Path, job: Job) -> Scan:
+async def _fetch(claim: Claim, objects: Objects, roots: Roots, path: Path) -> Lineage:
+    """Copy a job's input into one file of lines on this machine, and say what it was."""
+    job = claim.job
+    if job.source is not None:
+        folder, entries = await open_source(roots, job.source, job.tenant)
+        return await gather(folder, entries, job.source, job.endpoint, path)
+    await objects.download(claim.job_input_key or "", path)
+    if await asyncio.to_thread(_digest, path) != claim.job_input_sha256:
+        raise ObjectsUnavailable("The object store gave other content than was stored.")
+    return Lineage()
+
+
+def scan_lines(path: Path, job: Job, lineage: Lineage) -> Scan:
     """Check every line of an input against what its job says."""
     scan, seen = Scan(), dict[str, int]()
+    most = MOST_PREFIX_RECORDS if lineage.objects else MOST_RECORDS
     with path.open("rb") as file:
         for number, (offset, line) in enumerate(_lines(file), start=1):
-            problem = _Line(number, line).problem(job, seen) if line.strip() else None
+            problem = _Line(number, line, lineage).problem(job, seen) if line.strip() else None
             if problem is not None:
                 scan.errors.append(problem)
             elif line.strip():
                 scan.offsets.append(offset)
                 scan.lengths.append(len(line.rstrip(b"\r\n")))
-            if len(scan.offsets) > MOST_RECORDS:
-                text = f"The file has more than {MOST_RECORDS} records."
+            if len(scan.offsets) > most:
+                text = f"The input has more than {most} records."
                 scan.errors.append(LineError("too_many_tasks", text))
                 return scan
     if not scan.offsets and not scan.errors:
-        scan.errors.append(LineError("empty_file", "The file has no records."))
+        scan.errors.append(LineError("empty_file", "The input has no records."))
     elif scan.offsets and job.bundle is None:
         scan.errors.append(_no_model(job))
     return scan
@@ -137,6 +170,7 @@ class _Line:
 
     number: int
     content: bytes
+    lineage: Lineage
 
     def problem(self, job: Job, seen: dict[str, int]) -> LineError | None:
         """Return the first thing that is wrong with it; `seen` gets its name."""
@@ -176,11 +210,13 @@ class _Line:
         other = seen.setdefault(name, self.number)
         if other == self.number:
             return None
-        text = f"Its `custom_id` is that of line {other}."
+        key, line = self.lineage.place(other)
+        text = f"Its `custom_id` is that of line {line}{'' if key is None else f' of `{key}`'}."
         return self._error("duplicate_custom_id", text, "custom_id")
 
     def _error(self, code: str, message: str, param: str | None = None) -> LineError:
-        return LineError(code, message, self.number, param)
+        key, line = self.lineage.place(self.number)
+        return LineError(code, message if key is None else f"`{key}`: {message}", line, param)
 
 
 def _no_model(job: Job) -> LineError:

@@ -49,13 +49,20 @@ class Results:
         over = JobStatus.EXPIRED if stop is JobStatus.EXPIRED else JobStatus.CANCELLED
         await self._end(claim, over, {})
 
-    async def accept(self, claim: Claim, spans: Sequence[Span], bad: ShardResult | None) -> None:
+    async def accept(
+        self,
+        claim: Claim,
+        spans: Sequence[Span],
+        bad: ShardResult | None,
+        lineage: Part | None = None,
+    ) -> None:
         """Hand in an input that was read: its shards wait for workers from now on.
 
         Args:
             claim: The task of reading.
             spans: Every record, once.
             bad: Lines that are no records, where such are to be passed over.
+            lineage: The list of the objects that were read, of a job over a prefix.
 
         Raises:
             LeaseLost: The task is not this worker's any more.
@@ -81,6 +88,8 @@ class Results:
                 "in_progress_s": now_s,
                 "waits_for": None,
             }
+            if lineage is not None:
+                values |= {"input_key": lineage.key, "input_sha256": lineage.sha256}
             if row["status"] == JobStatus.VALIDATING:
                 values["status"] = JobStatus.IN_PROGRESS
             _change_job(connection, claim.job.id, values)
@@ -191,9 +200,15 @@ class Results:
         await self._database.write(reopen)
 
     async def publish(
-        self, claim: Claim, manifest_key: str, output: NewFile | None, error: NewFile | None
+        self,
+        claim: Claim,
+        manifest_key: str,
+        output: NewFile | None = None,
+        error: NewFile | None = None,
     ) -> None:
         """Hand in a job's files: from now on the job is over, and its owner sees them.
+
+        A job over a prefix has none: its parts lie below its target already.
 
         Raises:
             LeaseLost: The task is not this worker's any more.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection, RowMapping, func, select
 
 from headpond.jobs import tables
-from headpond.jobs.job import Job, JobStatus, LineError, Progress, StoredFile
+from headpond.jobs.job import Job, JobStatus, LineError, Progress, Source, StoredFile, Target
 from headpond.jobs.task import TaskKind, TaskState
 
 _LATELY_S = 300.0
@@ -69,6 +69,8 @@ def _job_of(row: RowMapping, now_s: float, completed: int, failed: int, lately: 
         model=row["model"],
         bundle=row["bundle"],
         input_file_id=row["input_file_id"],
+        source=None if row["source"] is None else Source(**row["source"]),
+        target=None if row["target"] is None else Target(**row["target"]),
         window=row["window"],
         metadata=row["metadata"],
         output_expires_after_s=row["output_expires_after_s"],

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ByteSize, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field
 
 from headpond.jobs.database import Database
 from headpond.jobs.objects import Objects
+from headpond.jobs.roots import Roots, checked_root
 
 
 class JobStore(BaseModel):
@@ -21,6 +22,9 @@ class JobStore(BaseModel):
         objects: A folder as fsspec knows it, e.g. `s3://bucket/prefix`; one in `folder` when
             absent.
         folder: On this machine; the user's data folder for headpond when absent.
+        roots: Folders, as fsspec knows them, below which batches may read prefixes and write
+            results, e.g. `s3://bucket/batches/{tenant}`, where each caller has a folder of its
+            own. None: batches read uploaded files only.
         most_file_bytes: The largest file that callers may upload.
     """
 
@@ -29,6 +33,7 @@ class JobStore(BaseModel):
     database: Annotated[str, Field(pattern=r"^(sqlite:///|postgresql://)")] | None = None
     objects: str | None = None
     folder: str | None = None
+    roots: tuple[Annotated[str, AfterValidator(checked_root)], ...] = ()
     most_file_bytes: Annotated[ByteSize, Field(gt=0)] = ByteSize(200 * 10**6)
 
     def open_database(self, *, patience_s: float = 5.0) -> Database:
@@ -44,6 +49,10 @@ class JobStore(BaseModel):
         """Return the object store; nothing is asked of it yet."""
         url = self.objects or f"file://{self._folder / 'objects'}"
         return Objects(url, patience_s=patience_s)
+
+    def open_roots(self, *, patience_s: float | None = 10.0) -> Roots:
+        """Return the places that callers may name; nothing is asked of them yet."""
+        return Roots(self.roots, patience_s=patience_s)
 
     @property
     def _folder(self) -> Path:

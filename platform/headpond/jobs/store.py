@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import uuid4
 
 from sqlalchemy import (
@@ -153,7 +153,9 @@ class Jobs:
             JobsUnavailable: The database did not answer.
         """
         table = tables.files
-        needed = select(tables.jobs.c.input_file_id).where(tables.jobs.c.status.not_in(_OVER))
+        jobs = tables.jobs.c
+        going_on = jobs.status.not_in(_OVER)
+        needed = select(jobs.input_file_id).where(going_on, jobs.input_file_id.is_not(None))
 
         def find(connection: Connection, now_s: float) -> tuple[StoredFile, ...]:
             over = table.c.expires_s <= now_s
@@ -333,23 +335,20 @@ def _found(
 
 
 def _values(connection: Connection, now_s: float, job: NewJob) -> dict[str, object]:
-    try:
-        file = _file(connection, now_s, job.input_file_id, job.tenant)
-    except NotFound as error:
-        raise InvalidRequest(error.message, param="input_file_id") from None
-    if file.purpose != BATCH_INPUT:
-        raise InvalidRequest(
-            f"The file's purpose is {file.purpose!r}, not {BATCH_INPUT!r}.", param="input_file_id"
-        )
+    file = None
+    if job.input_file_id is not None:
+        file = _input_file(connection, now_s, job.input_file_id, job.tenant)
     return {
         "id": job.id,
         "tenant": job.tenant,
         "endpoint": job.endpoint,
         "model": job.model,
         "bundle": job.bundle,
-        "input_file_id": file.id,
-        "input_key": file.key,
-        "input_sha256": file.sha256,
+        "input_file_id": job.input_file_id,
+        "input_key": None if file is None else file.key,
+        "input_sha256": None if file is None else file.sha256,
+        "source": None if job.source is None else asdict(job.source),
+        "target": None if job.target is None else asdict(job.target),
         "window": job.window,
         "metadata": dict(job.metadata),
         "output_expires_after_s": job.output_expires_after_s,
@@ -368,6 +367,18 @@ def _values(connection: Connection, now_s: float, job: NewJob) -> dict[str, obje
         "deadline_s": now_s + job.window_s,
         "claimed_s": 0.0,
     }
+
+
+def _input_file(connection: Connection, now_s: float, file_id: str, tenant: str) -> StoredFile:
+    try:
+        file = _file(connection, now_s, file_id, tenant)
+    except NotFound as error:
+        raise InvalidRequest(error.message, param="input_file_id") from None
+    if file.purpose != BATCH_INPUT:
+        raise InvalidRequest(
+            f"The file's purpose is {file.purpose!r}, not {BATCH_INPUT!r}.", param="input_file_id"
+        )
+    return file
 
 
 def _totals(connection: Connection) -> Totals:

@@ -52,9 +52,11 @@ jobs = Table(
     Column("endpoint", Text, nullable=False),
     Column("model", Text),
     Column("bundle", Text),
-    Column("input_file_id", String(64), nullable=False),
-    Column("input_key", Text, nullable=False),
-    Column("input_sha256", String(64), nullable=False),
+    Column("input_file_id", String(64)),
+    Column("input_key", Text),
+    Column("input_sha256", String(64)),
+    Column("source", JSON(none_as_null=True)),
+    Column("target", JSON(none_as_null=True)),
     Column("window", Text, nullable=False),
     Column("metadata", JSON, nullable=False),
     Column("output_expires_after_s", Float),
@@ -86,6 +88,9 @@ jobs = Table(
 )
 """`completed`, `failed`, `work_done` and `usage` are of the shards that are done; `expired`
 says that some records were given up at the deadline.
+
+`source` and `target` are of jobs over a prefix, which have no input file; `input_key` is then
+the list of the objects that were read, once they were.
 
 `claimed_s` is when a worker last took one of its tasks: jobs take turns.
 """

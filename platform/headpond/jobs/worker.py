@@ -21,8 +21,10 @@ from headpond.jobs.errors import JobsUnavailable, LeaseLost, ObjectsUnavailable
 from headpond.jobs.job import LineError
 from headpond.jobs.leases import Leases
 from headpond.jobs.objects import Objects
+from headpond.jobs.parts import write_parts
 from headpond.jobs.reading import read_input
 from headpond.jobs.results import Results
+from headpond.jobs.roots import Roots
 from headpond.jobs.sharding import Shard
 from headpond.jobs.task import TaskKind
 from headpond.jobs.writing import write_files
@@ -66,6 +68,7 @@ class Worker:
         *,
         owner: str,
         options: WorkerOptions | None = None,
+        roots: Roots | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """Get ready; nothing is taken before `run`.
@@ -77,12 +80,14 @@ class Worker:
             endpoints: What jobs may ask, by path.
             owner: A name that no other worker has.
             options: How it works.
+            roots: What jobs may read and write besides; nothing when absent.
             sleep: Waits for some seconds.
         """
         self._options = options or WorkerOptions()
         self._leases = Leases(database, owner, lease_s=self._options.lease_s)
         self._results = Results(database)
         self._objects = objects
+        self._roots = roots or Roots()
         self._backend = backend
         self._endpoints = endpoints
         self._sleep = sleep
@@ -154,7 +159,7 @@ class Worker:
         elif claim.kind is TaskKind.READ:
             await self._read(claim)
         else:
-            await write_files(claim, self._objects, self._results)
+            await self._write(claim)
 
     async def _compute(self, claim: Claim, shard: Shard) -> None:
         endpoint = self._endpoints.get(claim.job.endpoint)
@@ -165,6 +170,14 @@ class Worker:
         asker = Asker(claim.job, endpoint, self._backend)
         await shard.compute(asker, self._options.pace, self._sleep)
 
+    async def _write(self, claim: Claim) -> None:
+        source, target = claim.job.source, claim.job.target
+        if source is None or target is None:
+            await write_files(claim, self._objects, self._results)
+        else:
+            stores = (self._objects, self._results, self._roots)
+            await write_parts(claim, source, target, *stores)
+
     async def _read(self, claim: Claim) -> None:
         if claim.orders.stop is not None:
             await self._results.give_up(claim, claim.orders.stop)
@@ -174,7 +187,7 @@ class Worker:
             await self._results.refuse(claim, [LineError("internal_error", text)])
             return
         try:
-            found = await read_input(claim, self._objects)
+            found = await read_input(claim, self._objects, self._roots)
         except NotFound:
             text = "The input file is not there any more."
             await self._results.refuse(claim, [LineError("file_not_found", text)])
@@ -182,7 +195,7 @@ class Worker:
         if found.errors:
             await self._results.refuse(claim, found.errors)
         else:
-            await self._results.accept(claim, found.spans, found.bad)
+            await self._results.accept(claim, found.spans, found.bad, found.lineage)
 
     async def _conclude(self, claim: Claim, error: BaseException) -> None:
         """Give a task back that could not be done.

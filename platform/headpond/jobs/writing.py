@@ -41,10 +41,10 @@ async def write_files(claim: Claim, objects: Objects, results: Results) -> None:
         JobsUnavailable: The database did not answer.
     """
     shards = await results.shards(claim)
-    _require_complete(claim, shards)
+    require_complete(claim, shards)
     with TemporaryDirectory(prefix="headpond-batch-") as folder:
-        output = _Joined(Path(folder, "output.jsonl"))
-        error = _Joined(Path(folder, "error.jsonl"))
+        output = Joined(Path(folder, "output.jsonl"))
+        error = Joined(Path(folder, "error.jsonl"))
         broken = []
         for shard in shards:
             wanted = [
@@ -62,38 +62,50 @@ async def write_files(claim: Claim, objects: Objects, results: Results) -> None:
             for joined, name in ((output, "output"), (error, "error"))
         ]
     manifest_key = f"{prefix}/manifest.json"
-    await objects.put(manifest_key, orjson.dumps(manifest(claim, shards, *files)))
+    source = {"file": claim.job.input_file_id, "sha256": claim.job_input_sha256}
+    output_file, error_file = map(_described, files)
+    document = manifest(claim, shards, source, output_file, error_file)
+    await objects.put(manifest_key, orjson.dumps(document))
     await results.publish(claim, manifest_key, *files)
-    await _clean_up(objects, shards)
+    await clean_up(objects, shards)
 
 
 def manifest(
-    claim: Claim, shards: Sequence[DoneShard], output: NewFile | None, error: NewFile | None
+    claim: Claim, shards: Sequence[DoneShard], source: object, output: object, error: object
 ) -> Mapping[str, object]:
-    """Return what a job's results are, and where they come from."""
+    """Return what a job's results are, and where they come from.
+
+    Args:
+        claim: The task of writing them.
+        shards: What they are made of.
+        source: The job's input.
+        output: Where its output lines are.
+        error: Where its error lines are.
+    """
     job = claim.job
     return {
         "job": job.id,
         "endpoint": job.endpoint,
         "model": job.model,
         "bundle": job.bundle,
-        "input": {"file": job.input_file_id, "sha256": claim.job_input_sha256},
+        "input": source,
         "records": {
             "total": job.progress.total,
             "completed": job.progress.completed,
             "failed": job.progress.failed,
         },
         "usage": job.usage,
-        "output": _described(output),
-        "error": _described(error),
+        "output": output,
+        "error": error,
         "shards": [asdict(shard) for shard in shards],
     }
 
 
-class _Joined:
+class Joined:
     """Result lines of many shards, in a file on this machine."""
 
     def __init__(self, path: Path) -> None:
+        """Begin a file; there is none while nothing was added."""
         self.path = path
 
     async def add(self, objects: Objects, part: Part | None, lines: int) -> bool:
@@ -114,7 +126,7 @@ class _Joined:
         return True
 
 
-def _require_complete(claim: Claim, shards: Sequence[DoneShard]) -> None:
+def require_complete(claim: Claim, shards: Sequence[DoneShard]) -> None:
     """Raise `IncompleteJob` unless every record is in one shard, and has one line."""
     progress = claim.job.progress
     lines = sum(shard.result.completed + shard.result.failed for shard in shards)
@@ -131,7 +143,7 @@ def _require_complete(claim: Claim, shards: Sequence[DoneShard]) -> None:
 
 
 async def _file(
-    claim: Claim, objects: Objects, joined: _Joined, prefix: str, name: str
+    claim: Claim, objects: Objects, joined: Joined, prefix: str, name: str
 ) -> NewFile | None:
     if not joined.path.exists():
         return None
@@ -155,7 +167,7 @@ def _described(file: NewFile | None) -> Mapping[str, object] | None:
     return {"file": file.id, "bytes": file.bytes, "sha256": file.sha256}
 
 
-async def _clean_up(objects: Objects, shards: Sequence[DoneShard]) -> None:
+async def clean_up(objects: Objects, shards: Sequence[DoneShard]) -> None:
     """Delete what the files were made of; what can't be deleted stays, and does no harm."""
     keys = {shard.span.input_key for shard in shards if shard.span is not None}
     for shard in shards:
