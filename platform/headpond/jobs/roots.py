@@ -101,7 +101,7 @@ def _parts(url: str, param: str) -> tuple[str, tuple[str, ...]]:
     names = tuple(rest.rstrip("/").split("/"))
     if scheme == _LOCAL and names[0] == "":
         names = names[1:]  # file:///folder: there is no host
-    odd = any(name in {"", ".", ".."} for name in names) or not url.isprintable()
+    odd = not names or any(name in {"", ".", ".."} for name in names) or not url.isprintable()
     chained = "::" in url or any(mark in rest for mark in "\\?*[]#")
     if not colon or not scheme.isalnum() or odd or chained or len(url) > _LONGEST_URL:
         raise InvalidRequest(

@@ -32,7 +32,8 @@ def base_url(lake: Path, tmp_path: Path) -> Iterator[str]:
 
 
 def names(folder: Path) -> set[str]:
-    return {json.loads(text)["custom_id"] for text in (folder / "part-00000.jsonl").open()}
+    content = (folder / "part-00000.jsonl").read_text()
+    return {json.loads(text)["custom_id"] for text in content.splitlines()}
 
 
 def test_our_client_makes_a_batch_over_a_prefix(base_url: str, lake: Path) -> None:
@@ -98,11 +99,14 @@ def test_a_wrong_place_is_named(
 
 def test_without_roots_only_files_are_read(lake: Path, tmp_path: Path) -> None:
     jobs = JobStore(folder=str(tmp_path / "data"))
-    with batch_server(tmp_path, jobs=jobs, workers=0) as url, Client(base_url=url) as client:
-        with pytest.raises(InvalidRequest, match="roots") as caught:
-            client.batches.create(
-                input_url=f"file://{lake}/in", output_url=f"file://{lake}/out", endpoint=ENDPOINT
-            )
+    with (
+        batch_server(tmp_path, jobs=jobs, workers=0) as url,
+        Client(base_url=url) as client,
+        pytest.raises(InvalidRequest, match="roots") as caught,
+    ):
+        client.batches.create(
+            input_url=f"file://{lake}/in", output_url=f"file://{lake}/out", endpoint=ENDPOINT
+        )
     assert caught.value.param == "input.url"
 
 
