@@ -176,7 +176,7 @@ async def _content(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
 
 def _purpose(request: Request) -> str | None:
     purpose = request.query_params.get("purpose")
-    if purpose is not None and not purpose.isprintable():
+    if purpose is not None and not (purpose.isascii() and purpose.isprintable()):
         raise InvalidRequest("`purpose` must be one word.", param="purpose")
     return purpose
 

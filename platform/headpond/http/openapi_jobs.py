@@ -53,6 +53,7 @@ def _file_paths(schemas: Schemas) -> JsonObject:
     raw: JsonObject = {
         "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
     }
+    purpose: JsonObject = {"type": "string", "pattern": "^[ -~]*$"}
     order: JsonObject = {"type": "string", "enum": ["asc", "desc"]}
     return {
         jobs_wire.FILES_PATH: {
@@ -63,7 +64,7 @@ def _file_paths(schemas: Schemas) -> JsonObject:
                 parameters=[
                     *_paging(10_000),
                     _query("order", "Newest first, unless `asc`.", order),
-                    _query("purpose", "Only files of this purpose.", {"type": "string"}),
+                    _query("purpose", "Only files of this purpose.", purpose),
                 ],
             ),
             "post": _operation(
