@@ -223,11 +223,18 @@ def quiet(ms: int) -> Samples:
     return np.zeros(ms * RATE_HZ // 1000, np.float32)
 
 
+FLOATS = Format(encoding=Encoding.FLOAT32, rate_hz=RATE_HZ)
+
+
 class Session:
     """One live stream on an engine, stepped alone."""
 
-    def __init__(self, engine: Engine, listening: Listening | None = None) -> None:
-        form = Format(encoding=Encoding.FLOAT32, rate_hz=RATE_HZ)
+    def __init__(
+        self,
+        engine: Engine,
+        listening: Listening | None = None,
+        form: Format = FLOATS,
+    ) -> None:
         self.engine = engine
         self.slot: Slot[Any] = engine.start(engine.plan(Stream(form, listening or Listening()), ""))
         self.finished: int | None = None

@@ -150,10 +150,37 @@ def test_a_commit_of_silence_is_an_empty_final() -> None:
     assert finals(heard) == [""]
 
 
-def test_a_commit_while_the_server_listens_ends_the_utterance_or_does_nothing() -> None:
+def test_a_commit_while_the_server_listens_ends_the_utterance_or_an_empty_one() -> None:
     session = Session(engine_with(Counter()), SERVER)
     assert finals(session.say(loud(480)) + session.give(Commit())) == ["480 ms"]
-    assert session.give(Commit()) == []
+    heard = session.say(quiet(240)) + session.give(Commit())
+    assert kinds(heard) == ["Committed", "Final"], "no speech began or stopped"
+    assert finals(heard) == [""]
+    assert heard[0] == Committed(1, 720)
+
+
+def test_a_commit_hears_all_sound_before_it_and_nothing_of_it_later() -> None:
+    form = Format(rate_hz=48_000)
+    heard: list[list[Reading]] = []
+    for commits in (True, False):
+        session = Session(engine_with(Counter()), MANUAL, form)
+        content = (np.repeat(loud(500), 3) * 32767).astype("<i2").tobytes()
+        last = [Commit()] if commits else [End()]
+        heard.append(session.give(Sound(content), *last))
+        if commits:
+            silent = session.give(Sound(bytes(48_000 * 2)), Commit())
+            assert finals(silent) == [""]
+            assert silent[0] == Committed(1, 1500)
+    assert heard[0] == heard[1]
+    assert finals(heard[0]) == ["500 ms"]
+
+
+def test_what_the_resampler_keeps_back_is_cleared_too() -> None:
+    session = Session(engine_with(Counter()), MANUAL, Format(rate_hz=48_000))
+    content = (np.repeat(loud(500), 3) * 32767).astype("<i2").tobytes()
+    heard = session.give(Sound(content + b"\1"), Clear(), Sound(bytes(48_000 * 2)), Commit())
+    assert finals(heard) == [""]
+    assert heard[0] == Committed(0, 1500)
 
 
 def test_cleared_sound_is_never_heard() -> None:

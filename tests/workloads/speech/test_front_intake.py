@@ -119,15 +119,49 @@ def test_chunks_are_whole_until_the_end(lengths: list[int], size: int) -> None:
     assert np.array_equal(np.concatenate([*taken, sound[:0]]), sound)
 
 
-def test_what_waits_can_be_dropped() -> None:
+def test_sound_is_cleared_within_a_sample_too() -> None:
     intake = Intake(Format(Encoding.PCM16, RATE_HZ), RATE_HZ)
     intake.add(b"\0\0" * 50 + b"\x01")
-    assert intake.drop() == 50
-    assert (intake.waiting, intake.take(1)) == (0, None)
-    intake.add(b"\x00" + b"\x02\x00")
-    chunk = intake.take(2)
+    intake.clear()
+    assert intake.waiting == 50
+    intake.add(b"\x02\x00")
+    chunk = intake.take(51)
     assert chunk is not None
-    assert chunk.tolist() == [1 / 32768, 2 / 32768]
+    assert chunk[-1] == 2 / 32768
+
+
+@pytest.mark.parametrize("rate_hz", [8_000, 24_000, 44_100, 48_000])
+def test_all_that_came_can_be_taken_at_a_cut_and_none_of_it_follows(rate_hz: int) -> None:
+    form = Format(Encoding.FLOAT32, rate_hz)
+    sound = tone(rate_hz, rate_hz).astype("<f4").tobytes()
+    intake = Intake(form, RATE_HZ)
+    intake.add(sound)
+    assert intake.waiting < RATE_HZ, "the filter keeps some back"
+    intake.cut()
+    first = intake.take(intake.waiting)
+    assert first is not None
+    assert np.array_equal(first, heard(form, [sound]))
+    intake.add(bytes(len(sound)))
+    intake.cut()
+    second = intake.take(intake.waiting)
+    assert second is not None
+    assert (len(second), np.abs(second).max()) == (RATE_HZ, 0)
+
+
+@given(
+    st.sampled_from([8_000, 11_025, 16_000, 22_050, 44_100, 48_000]),
+    st.lists(st.integers(0, 900), max_size=30),
+)
+def test_the_clock_is_that_of_what_came_however_often_it_is_cut(
+    rate_hz: int, lengths: list[int]
+) -> None:
+    intake = Intake(Format(Encoding.PCM16, rate_hz), RATE_HZ)
+    came = 0
+    for length in lengths:
+        intake.add(bytes(2 * length))
+        intake.cut()
+        came += length
+        assert abs(intake.waiting - came * RATE_HZ / rate_hz) <= 0.5
 
 
 def test_a_recording_is_an_intake_that_has_ended() -> None:

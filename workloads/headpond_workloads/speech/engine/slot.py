@@ -105,6 +105,10 @@ class Slot(Generic[State]):
         elif isinstance(given, End):
             self._intake.end()
         else:
+            if isinstance(given, Commit):
+                self._intake.cut()
+            elif isinstance(given, Clear):
+                self._intake.clear()
             self._marks.append(Mark(self._taken + self._intake.waiting, given))
 
     def take(self) -> Samples:

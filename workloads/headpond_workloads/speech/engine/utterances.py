@@ -175,11 +175,11 @@ class Utterances(Generic[State]):
         return found
 
     def commit(self) -> list[Stretch[State]]:
-        """End the utterance here, if there is one; one that is empty too, if asked to."""
+        """End the utterance here; where nothing was said, one that is empty."""
         stopped = self._endpointer.stop()
-        if self._open is None and self._listening.endpointing is not None:
-            return []
+        silent = self._open is None
         utterance = self._opened(self.heard_ms)
+        utterance.manual |= silent  # no speech was found to begin or to stop
         speaking = utterance.state is not None
         speech_ms = self.heard_ms
         if stopped is not None and self.voiced:

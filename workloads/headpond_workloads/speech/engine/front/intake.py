@@ -29,8 +29,11 @@ class Intake:
         """
         form = form or Format(encoding=Encoding.FLOAT32, rate_hz=rate_hz)
         self._rate_hz = rate_hz
+        self._from_hz = form.rate_hz
         self._unpacker = Unpacker(form)
         self._resampler = Resampler(form.rate_hz, rate_hz)
+        self._came = 0  # samples at their own rate
+        self._ready = 0  # the same, at the model's
         self._pieces: deque[Samples] = deque()
         self._waiting = 0
         self.ended = False
@@ -60,7 +63,23 @@ class Intake:
 
     def add(self, content: bytes) -> None:
         """Take in more bytes; they may end within a sample."""
-        self._keep(self._resampler.add(self._unpacker.unpack(content)))
+        samples = self._unpacker.unpack(content)
+        self._came += len(samples)
+        self._keep(self._resampler.add(samples))
+
+    def cut(self) -> None:
+        """Let all that came be taken, and nothing of it be heard in what follows.
+
+        The clock stays that of the samples that came, however often the sound is cut: each
+        stretch is rounded to where it ends in the whole.
+        """
+        self._keep(self._rounded(self._resampler.end()))
+        self._resampler = Resampler(self._from_hz, self._rate_hz)
+
+    def clear(self) -> None:
+        """Cut the sound off, within a sample too: what follows begins with a whole one."""
+        self._unpacker.forget()
+        self.cut()
 
     def end(self) -> None:
         """Take in that no more bytes follow; the rest of a sample is dropped."""
@@ -91,14 +110,14 @@ class Intake:
             self._waiting -= len(piece)
         return taken[0] if len(taken) == 1 else np.concatenate(taken)
 
-    def drop(self) -> int:
-        """Forget what waits, and return how many samples that was."""
-        dropped = self._waiting
-        self._pieces.clear()
-        self._waiting = 0
-        return dropped
+    def _rounded(self, rest: Samples) -> Samples:
+        """Return the last samples of a stretch, so many that its end is where it should be."""
+        end = (2 * self._came * self._rate_hz + self._from_hz) // (2 * self._from_hz)
+        wanted = max(end - self._ready, 0)
+        return np.pad(rest[:wanted], (0, max(wanted - len(rest), 0)))
 
     def _keep(self, samples: Samples) -> None:
         if len(samples):
             self._pieces.append(samples)
             self._waiting += len(samples)
+            self._ready += len(samples)
