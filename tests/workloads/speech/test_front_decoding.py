@@ -190,6 +190,10 @@ def test_what_is_not_finite_is_cleaned() -> None:
         (b"\x89PNG\r\n\x1a\n" + bytes(200), "no sound that can be read"),
         (wav(b"\0\0" * 100, rate_hz=RATE_HZ)[:-150], "150 bytes are missing"),
         (wav(b"\0\0" * 100, rate_hz=500), "500 Hz"),
+        (wav(b"\0\0" * 100, rate_hz=RATE_HZ, channels=0), "0 channels"),
+        (wav(b"\0\0" * 999, rate_hz=RATE_HZ, channels=999), "999 channels"),
+        (b"RIFX" + wav(b"\0\0" * 100, rate_hz=RATE_HZ)[4:], "big-endian"),
+        (encoded(SOUND, 48_000, "webm", "libopus")[:100], "it is cut off"),
         (b"#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n", "no sound that can be read"),
         (b"ffconcat version 1.0\nfile /etc/hostname\n", "no sound that can be read"),
     ],
@@ -198,11 +202,36 @@ def test_what_is_no_sound_is_refused(content: bytes, says: str) -> None:
     assert says in refusal(content).message
 
 
-@pytest.mark.parametrize("container", ["flac", "webm", "aiff", "ipod"])
-def test_a_cut_file_is_refused(container: str) -> None:
-    codec = {"flac": "flac", "webm": "libopus", "aiff": "pcm_s16be", "ipod": "aac"}[container]
+@pytest.mark.parametrize(
+    ("container", "codec"),
+    [
+        ("flac", "flac"),
+        ("webm", "libopus"),
+        ("aiff", "pcm_s16be"),
+        ("ipod", "aac"),
+        ("ogg", "libopus"),
+        ("mp3", "libmp3lame"),
+    ],
+)
+@pytest.mark.parametrize("kept", [0.4, 0.66])
+def test_a_cut_file_is_refused(container: str, codec: str, kept: float) -> None:
     file = encoded(tone(96_000, 48_000), 48_000, container, codec)
-    refusal(file[: len(file) * 2 // 3])
+    refusal(file[: int(len(file) * kept)])
+
+
+@pytest.mark.parametrize("rate_hz", [RATE_HZ, 44_100, 8_000])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_cut_mp3_is_refused_whatever_its_frames(rate_hz: int, channels: int) -> None:
+    file = encoded(tone(2 * rate_hz, rate_hz), rate_hz, "mp3", "libmp3lame", channels)
+    assert len(decode(file, RATE_HZ, BOUNDS)) == pytest.approx(2 * RATE_HZ, rel=0.1)
+    assert "2." in refusal(file[: len(file) // 2]).message
+
+
+def test_an_ogg_file_without_its_last_page_is_refused() -> None:
+    file = encoded(tone(96_000, 48_000), 48_000, "ogg", "libopus")
+    assert len(decode(file, RATE_HZ, BOUNDS)) > 0
+    assert "last page" in refusal(file[: file.rindex(b"OggS")]).message
+    assert "last page" in refusal(file[:-1]).message
 
 
 @pytest.mark.parametrize(

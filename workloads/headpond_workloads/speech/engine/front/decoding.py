@@ -7,6 +7,7 @@ refused by name: text that silently lacks words is worse than none.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
@@ -19,8 +20,8 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 
 from headpond.errors import InvalidRequest, PayloadTooLarge
+from headpond_workloads.speech.engine.front import mpeg, ogg, riff
 from headpond_workloads.speech.engine.front.pcm import Samples
-from headpond_workloads.speech.engine.front.riff import missing_bytes
 from headpond_workloads.speech.engine.front.track import Track
 
 PARAM = "file"
@@ -78,15 +79,20 @@ def decode(content: bytes, rate_hz: int, bounds: Bounds) -> Samples:
     """
     if not content:
         raise InvalidRequest("the file is empty", param=PARAM)
-    missing = missing_bytes(content)
-    if missing:
-        raise InvalidRequest(f"the file ends early: {missing} bytes are missing", param=PARAM)
+    fault = riff.fault(content)
+    if fault is not None:
+        raise InvalidRequest(fault, param=PARAM)
+    if ogg.is_cut(content):
+        raise InvalidRequest("the file is cut or damaged: its last page is missing", param=PARAM)
     until_s = monotonic() + bounds.wall_s
     try:
         with av.open(
             _Source(content, until_s), "r", options=dict(_OPTIONS), metadata_errors="ignore"
         ) as container:
-            return _decoded(container, rate_hz, bounds, until_s)
+            track = _decoded(container, rate_hz, bounds, until_s)
+            if container.format.name == "mp3":
+                _check_sum(mpeg.declared_s(content), track.duration_ms / 1000, _END_SLACK_S)
+            return track.end()
     except av.FFmpegError as error:
         raise InvalidRequest(
             f"the file is no sound that can be read here: {_reason(error)}", param=PARAM
@@ -105,7 +111,7 @@ class _Source(BytesIO):
         return super().read(size)
 
 
-def _decoded(container: InputContainer, rate_hz: int, bounds: Bounds, until_s: float) -> Samples:
+def _decoded(container: InputContainer, rate_hz: int, bounds: Bounds, until_s: float) -> Track:
     if not container.streams.audio:
         raise InvalidRequest("the file holds no sound", param=PARAM)
     stream = container.streams.audio[0]
@@ -128,7 +134,7 @@ def _decoded(container: InputContainer, rate_hz: int, bounds: Bounds, until_s: f
                 f"the file decodes to more than {bounds.pcm_bytes} bytes", param=PARAM
             )
     _check_whole(container, declared_s, track)
-    return track.end()
+    return track
 
 
 def _frames(container: InputContainer, stream: AudioStream, until_s: float) -> Iterator[AudioFrame]:
@@ -161,15 +167,17 @@ def _frames(container: InputContainer, stream: AudioStream, until_s: float) -> I
 
 def _check_whole(container: InputContainer, declared_s: float | None, track: Track) -> None:
     demuxer = container.format.name.partition(",")[0]
-    if declared_s is None:
-        return
     if demuxer in _SUM_SLACK_S:
         heard_s, slack_s = track.duration_ms / 1000, _SUM_SLACK_S[demuxer]
     elif demuxer in _DECLARES_LENGTH:
         heard_s, slack_s = track.end_s, _END_SLACK_S  # a pause may be a gap in time
     else:
         return
-    if heard_s < declared_s - slack_s:
+    _check_sum(declared_s, heard_s, slack_s)
+
+
+def _check_sum(declared_s: float | None, heard_s: float, slack_s: float) -> None:
+    if declared_s is not None and heard_s < declared_s - slack_s:
         raise InvalidRequest(
             f"the file is cut or damaged: it holds {heard_s:.2f} s of the {declared_s:.2f} s "
             "that it declares",
@@ -197,4 +205,6 @@ def _too_long(bounds: Bounds) -> PayloadTooLarge:
 
 
 def _reason(error: av.FFmpegError) -> str:
+    if error.errno == errno.EIO or isinstance(error, av.EOFError):
+        return "it is cut off"
     return (error.strerror or type(error).__name__).lower()
