@@ -195,12 +195,13 @@ def test_a_commit_before_any_sound_is_an_error() -> None:
     assert error(talk.send("input_audio_buffer.commit"))["code"].endswith("commit_empty")
 
 
-def test_a_last_commit_after_the_server_has_committed_is_harmless() -> None:
+def test_a_last_commit_after_the_server_has_committed_is_answered_and_harmless() -> None:
     talk = talking()
     talk.append(MS * 980)
     talk.give(Committed(0, 1000), Final(0, "hi", 0, 800))
     talk.heard()
-    assert talk.send("input_audio_buffer.commit") == []
+    refused = error(talk.send("input_audio_buffer.commit", event_id="last"))
+    assert (refused["code"], refused["event_id"]) == ("input_audio_buffer_commit_empty", "last")
     assert talk.heard() == []
     talk.append(MS * 150)
     assert talk.send("input_audio_buffer.commit") == []
@@ -326,6 +327,33 @@ def test_wrong_sessions(session: JsonValue, param: str) -> None:
     assert error(talk.send("session.update", session=session, event_id="u1"))["param"] == param
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("input_audio_format", "audio.input.format"),
+        ("input_audio_transcription", "audio.input.transcription"),
+        ("turn_detection", "audio.input.turn_detection"),
+    ],
+)
+def test_fields_of_the_beta_in_an_update_of_today(old: str, new: str) -> None:
+    talk = Talk()
+    talk.events()
+    refused = error(talk.send("session.update", session={old: "g711_ulaw"}))
+    assert refused["param"] == f"session.{old}"
+    assert new in refused["message"]
+
+
+def test_a_gap_is_told_while_no_call_runs() -> None:
+    talk = Talk()
+    talk.events()
+    talk.append(MS * 20, sequence=2)
+    assert not talk.opened
+    talk.now_s += 1.5
+    gap = error(talk.tick())
+    assert (gap["code"], gap["expected_sequence"], gap["next_sequence"]) == ("sequence_gap", 1, 2)
+    assert talk.sound() == MS * 20
+
+
 def test_the_update_of_the_beta() -> None:
     talk = Talk()
     (updated,) = talk.send(
@@ -430,6 +458,7 @@ def test_settings_that_are_refused_can_be_changed(refusal: HeadpondError) -> Non
     talk.heard()
     assert talk.append() == []  # not refused again and again
     assert talk.heard() == []
+    assert error(talk.send("input_audio_buffer.commit"))["code"] == refusal.code
     talk.update(transcription={"model": "other"})
     talk.append()
     assert [model for model, _ in talk.opened] == [None, "other"]

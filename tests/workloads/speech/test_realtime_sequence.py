@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headpond.errors import InvalidRequest
 from headpond_workloads.speech.dialect_realtime_sequence import (
+    MAX_AHEAD,
     MAX_HELD,
     MAX_HELD_BYTES,
     MAX_WAIT_S,
@@ -82,11 +83,38 @@ def test_not_too_much_is_held() -> None:
 
 def test_who_numbers_goes_on_numbering() -> None:
     sequencer = Sequencer()
-    assert numbers(sequencer.offer(None, b"", 0.0)) == [1]
-    assert numbers(sequencer.offer(2, b"", 0.0)) == [2]
-    with pytest.raises(InvalidRequest) as refusal:
+    assert numbers(sequencer.offer(1, b"", 0.0)) == [1]
+    with pytest.raises(InvalidRequest, match="were numbered") as refusal:
         sequencer.offer(None, b"", 0.0)
     assert refusal.value.param == "sequence"
+    assert numbers(sequencer.offer(2, b"", 0.0)) == [2]
+
+
+def test_who_does_not_number_cannot_begin_to() -> None:
+    sequencer = Sequencer()
+    assert [numbers(sequencer.offer(None, b"", 0.0)) for _ in range(3)] == [[1], [2], [3]]
+    for sequence in (1, 4):
+        with pytest.raises(InvalidRequest, match="were not numbered") as refusal:
+            sequencer.offer(sequence, b"", 0.0)
+        assert refusal.value.param == "sequence"
+    assert numbers(sequencer.offer(None, b"", 0.0)) == [4]
+
+
+def test_a_number_far_beyond_all_others_is_refused_and_nothing_is_lost() -> None:
+    sequencer = Sequencer()
+    assert numbers(sequencer.offer(1, b"", 0.0)) == [1]
+    for cleared in (False, True):
+        if cleared:
+            sequencer.restart()
+        with pytest.raises(InvalidRequest, match="the highest so far") as refusal:
+            sequencer.offer(1_000_000_000, b"", 0.0)
+        assert refusal.value.param == "sequence"
+    assert numbers(sequencer.offer(2, b"", 9.0)) == [2]
+    assert sequencer.offer(2 + MAX_AHEAD, b"", 9.0) == []
+    assert numbers(sequencer.offer(3, b"", 9.0)) == [3]
+    sequencer.rewind(2)
+    sequencer.restart()
+    assert numbers(sequencer.offer(3 + MAX_AHEAD, b"", 9.0)) == [3 + MAX_AHEAD]
 
 
 def test_after_a_loss_only_the_append_that_is_needed_counts() -> None:

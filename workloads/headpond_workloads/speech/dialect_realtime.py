@@ -42,6 +42,7 @@ from headpond_workloads.speech.dialect_realtime_settings import (
     from_beta,
     listening_of,
     model_of,
+    refuse_beta,
     updated,
 )
 from headpond_workloads.speech.dialect_realtime_utterances import Utterances
@@ -105,6 +106,7 @@ class RealtimeConversation:
         self._sequencer = Sequencer()
         self._utterances = Utterances(handshake.session_id, self._ledger)
         self._phase = _Phase.IDLE
+        self._refusal: HeadpondError | None = None  # what it was refused for
         self._said = 0
         self._warned_s: float | None = None
 
@@ -161,7 +163,7 @@ class RealtimeConversation:
             if isinstance(error, RateLimited | Overloaded):
                 return [self._say(error_event(error)), HangUp(_TRY_AGAIN_LATER, error.code or "")]
             if not error.retryable:
-                self._phase = _Phase.REFUSED
+                self._phase, self._refusal = _Phase.REFUSED, error
                 self._ledger.rebase(self._ledger.sent_ms)
                 return [self._say(error_event(error))]
         return self._lose(error)
@@ -169,6 +171,8 @@ class RealtimeConversation:
     def behind(self, waiting_units: int, now_s: float) -> Sequence[Effect]:
         """Warn a client whose text comes late, and close the session when it comes too late."""
         effects = self._pass(self._sequencer.overdue(now_s), now_s, None)
+        if self._phase is not _Phase.OPEN:
+            return effects
         lag_ms = self._ledger.lag_ms(waiting_units, now_s)
         if lag_ms >= TOO_LATE_MS:
             error = Overloaded(f"the text is {lag_ms / 1000:.0f} s behind the sound")
@@ -231,36 +235,31 @@ class RealtimeConversation:
         )
 
     def _commit(self, event: CommitBuffer, now_s: float) -> list[Effect]:
-        """End the utterance here, after all that came before.
-
-        Where the server ends utterances by itself, a last commit often finds nothing left
-        to do, which is as it should be.
-        """
+        """End the utterance here, after all that came before; what is too short is refused."""
         effects = self._pass(self._sequencer.flush(now_s), now_s, event.event_id)
         ledger = self._ledger
         waiting_ms = ledger.sent_ms - ledger.committed_ms
         if waiting_ms >= MIN_COMMIT_MS and self._runs:
             ledger.committed_ms = ledger.sent_ms
             return [*effects, Feed(Commit())]
-        if self._settings.audio.input.turn_detection is None or not ledger.committed_ms:
-            error = CommitEmpty(
-                f"Error committing input audio buffer: buffer too small. Expected at least "
-                f"{MIN_COMMIT_MS}ms of audio, but buffer only has {waiting_ms:.2f}ms of audio."
-            )
-            effects.append(self._say(error_event(error, event.event_id)))
-        return effects
+        error = self._refusal or CommitEmpty(
+            f"Error committing input audio buffer: buffer too small. Expected at least "
+            f"{MIN_COMMIT_MS}ms of audio, but buffer only has {waiting_ms:.2f}ms of audio."
+        )
+        return [*effects, self._say(error_event(error, event.event_id))]
 
     def _clear(self) -> list[Effect]:
         self._sequencer.restart()
         self._utterances.drop()
         self._ledger.committed_ms = self._ledger.sent_ms
-        if self._phase is _Phase.REFUSED:
-            self._phase = _Phase.IDLE
+        self._forgive()
         effects: list[Effect] = [Feed(Clear())] if self._runs else []
         return [*effects, self._say(BufferCleared())]
 
     def _update(self, event: SessionUpdate) -> list[Effect]:
         beta = event.type == "transcription_session.update"
+        if not beta:
+            refuse_beta(event.session)
         before = self._settings
         after = updated(before, from_beta(event.session) if beta else event.session)
         effects: list[Effect] = []
@@ -269,9 +268,14 @@ class RealtimeConversation:
             if self._runs and listening_of(before) != listening_of(after):
                 effects.append(Feed(Retune(listening_of(after))))
         self._settings = after
+        self._forgive()
+        return [*effects, self._say(self._session("session.updated"))]
+
+    def _forgive(self) -> None:
+        """Let the next sound try again what was refused."""
+        self._refusal = None
         if self._phase is _Phase.REFUSED:
             self._phase = _Phase.IDLE
-        return [*effects, self._say(self._session("session.updated"))]
 
     def _lose(self, error: HeadpondError) -> list[Effect]:
         """Give up the call; who numbers appends sends those again that are in no final text."""

@@ -9,6 +9,9 @@ from headpond.errors import InvalidRequest
 MAX_WAIT_S = 1.0
 """How long later appends wait for one that is missing."""
 
+MAX_AHEAD = 1024
+"""A number so far beyond all others is a mistake: what lies between would be lost."""
+
 MAX_HELD = 32
 MAX_HELD_BYTES = 2**20
 
@@ -37,13 +40,14 @@ class Sequencer:
 
     Attributes:
         expected: The number of the append whose turn is next.
-        numbered: Whether the client numbers its appends.
+        numbered: Whether the client numbers its appends, as the first one told.
     """
 
     def __init__(self) -> None:
         """Wait for the first append, whose number is 1."""
         self.expected = 1
         self.numbered = False
+        self._highest = 0
         self._rewound = False  # what comes out of turn is of no use
         self._anchored = True  # else the next append is in turn, whatever its number
         self._held: dict[int, bytes] = {}
@@ -54,14 +58,22 @@ class Sequencer:
         """Take in an append, and return what may go on now.
 
         Raises:
-            InvalidRequest: It has no number, while those before had one.
+            InvalidRequest: It has no number while those before had one, or the other way
+                round; or its number is far beyond theirs.
         """
+        numbered = sequence is not None
+        if self._highest and numbered != self.numbered:
+            was = "numbered" if self.numbered else "not numbered"
+            raise InvalidRequest(f"appends before this one were {was}", param="sequence")
         if sequence is None:
-            if self.numbered:
-                raise InvalidRequest("appends before this one were numbered", param="sequence")
             sequence = self.expected
-        else:
-            self.numbered = True
+        if sequence > self._highest + MAX_AHEAD:
+            raise InvalidRequest(
+                f"{sequence} is more than {MAX_AHEAD} beyond {self._highest}, the highest so far",
+                param="sequence",
+            )
+        self.numbered = numbered
+        self._highest = max(self._highest, sequence)
         if not self._anchored:
             self.expected = max(self.expected, sequence)
             self._anchored = True

@@ -20,6 +20,11 @@ from headpond_workloads.speech.schema_realtime import (
 Fields = Mapping[str, JsonValue]
 
 _INPUT = "session.audio.input"
+_OLD_FIELDS = (
+    ("input_audio_transcription", "transcription"),
+    ("input_audio_noise_reduction", "noise_reduction"),
+    ("turn_detection", "turn_detection"),
+)
 _OLD_FORMATS = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
 _ENCODINGS = {"audio/pcmu": Encoding.ULAW, "audio/pcma": Encoding.ALAW}
 
@@ -45,20 +50,28 @@ def updated(settings: SessionSettings, changes: Fields) -> SessionSettings:
     raise refusal
 
 
+def refuse_beta(session: Fields) -> None:
+    """Check that `session.update` does not speak as the beta's update did.
+
+    Raises:
+        InvalidRequest: It does; names the field, and the one to use.
+    """
+    for old, new in (*_OLD_FIELDS, ("input_audio_format", "format")):
+        if old in session:
+            raise InvalidRequest(
+                f"{old} is a field of the beta; it is audio.input.{new} now",
+                param=f"session.{old}",
+            )
+
+
 def from_beta(session: Fields) -> Fields:
     """Return what `transcription_session.update` of the beta says, in today's words."""
-    audio = {
-        new: session[old]
-        for old, new in (
-            ("input_audio_transcription", "transcription"),
-            ("input_audio_noise_reduction", "noise_reduction"),
-            ("turn_detection", "turn_detection"),
-        )
-        if old in session
-    }
+    audio = {new: session[old] for old, new in _OLD_FIELDS if old in session}
     written = session.get("input_audio_format")
     if isinstance(written, str):
         audio["format"] = {"type": _OLD_FORMATS.get(written, written)}
+    elif written is not None:
+        audio["format"] = {"type": written}
     kept = {name: session[name] for name in ("include", "audio", "type") if name in session}
     return {"audio": {"input": audio}, **kept}
 

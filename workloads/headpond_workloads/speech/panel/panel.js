@@ -148,6 +148,8 @@ class Panel {
         this.#tell(`The text is ${(event.lag_ms / 1000).toFixed(1)} s behind.`);
         break;
       case "error":
+        // The last commit finds nothing where the last utterance has ended by itself.
+        if (event.error.code === "input_audio_buffer_commit_empty") break;
         this.#fail(event.error.message);
         break;
     }
