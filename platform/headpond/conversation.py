@@ -107,7 +107,10 @@ class Conversation(Protocol):
         ...
 
     def behind(self, waiting_units: int, now_s: float) -> Sequence[Effect]:
-        """Take in how much input waits; asked about once a second while a call runs."""
+        """Take in how much input waits for the call; asked about once a second.
+
+        Also asked while none runs, or is yet to be admitted: nothing waits for it then.
+        """
         ...
 
     def resumed(self) -> Sequence[Effect]:

@@ -256,6 +256,23 @@ async def test_what_was_missed_is_said_to_who_comes_back(backend: HeldBackend) -
     await soon(lambda: answer.closed)
 
 
+async def test_a_page_that_is_loaded_again_comes_back_by_the_name_of_an_event(
+    backend: HeldBackend,
+) -> None:
+    app = app_over(backend)
+    first = await speaking(app)
+    session = events(first)[0]["session"]
+    last = events(first)[-1]["number"]
+    first.hang_up(1001)
+    await first.ended()
+    query = f"session={session}&last_event=event_{last}"
+    again = await AsgiSocket(path=TALK_PATH, query=query).open(app)
+    await until(again, "resumed")
+    assert [event["number"] for event in events(again)] == [last + 1]
+    again.hang_up(1000)
+    await again.ended()
+
+
 async def test_a_second_connection_takes_the_session_over(backend: HeldBackend) -> None:
     app = app_over(backend)
     first = await speaking(app)
@@ -277,6 +294,8 @@ async def test_a_second_connection_takes_the_session_over(backend: HeldBackend) 
         ("session=sess_nobody", 404, None),
         ("session={session}&last_event=x", 400, "last_event"),
         ("session={session}&last_event=-1", 400, "last_event"),
+        ("session={session}&last_event=event_", 400, "last_event"),
+        ("session={session}&last_event=999", 400, "last_event"),
     ],
 )
 async def test_a_session_that_cannot_be_resumed(

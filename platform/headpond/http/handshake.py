@@ -20,6 +20,7 @@ KEY_PROTOCOL = "openai-insecure-api-key."
 _VENDOR_PROTOCOLS = "openai-"
 """Such subprotocols carry something for the server and are never the one that is spoken."""
 
+_EVENT = "event_"
 _REFUSAL_EXTENSION = "websocket.http.response"
 _PRIVATE_CODES = 4000
 _MOST_FIELDS = 100
@@ -68,10 +69,12 @@ class Visit:
     def last_event(self) -> int:
         """Return the number of the last message that a client which comes back has.
 
+        It may be written as the name of an event, too: `event_17`.
+
         Raises:
             InvalidRequest: It is no such number.
         """
-        given = self.query.get("last_event", "0")
+        given = self.query.get("last_event", "0").removeprefix(_EVENT)
         if not (given.isascii() and given.isdigit() and len(given) < 16):
             raise InvalidRequest("last_event must be the number of an event.", param="last_event")
         return int(given)

@@ -10,7 +10,7 @@ from starlette.types import Send
 
 from headpond.http.replay import wire_bytes
 
-NORMAL, GOING_AWAY, POLICY, TOO_BIG, FAULT, RESTART = 1000, 1001, 1008, 1009, 1011, 1012
+NORMAL, POLICY, TOO_BIG, FAULT, RESTART = 1000, 1008, 1009, 1011, 1012
 """Close codes of RFC 6455, and of IANA's registry beside it."""
 
 _CLOSE_S = 2.0

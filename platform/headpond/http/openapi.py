@@ -179,7 +179,7 @@ def _socket(record: WorkloadRecord, route: Route, schemas: Schemas) -> JsonObjec
 def _resuming() -> list[Json]:
     described = {
         "session": "The session to go on with, after its connection broke.",
-        "last_event": "The number of the last event that the client has of it.",
+        "last_event": "The last event that the client has of it: its number, or `event_<n>`.",
     }
     return [
         {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from headpond.errors import InvalidRequest
 from headpond.http.errors import SessionNotFound
 
 
@@ -47,8 +48,13 @@ class Replay:
         """Return every message that was said after the one of this number, in order.
 
         Raises:
+            InvalidRequest: Nothing of that number was said.
             SessionNotFound: Some of them are not kept any more.
         """
+        if number > self._last:
+            raise InvalidRequest(
+                f"The last event of the session is {self._last}.", param="last_event"
+            )
         if number < self._forgotten:
             raise SessionNotFound("The session has said more since than it can say again.")
         return [text for at, text, _ in self._kept if at > number]

@@ -85,12 +85,14 @@ class Session:
         """Begin the conversation with a client."""
         self._line = line
         self._spawn(self._work)
+        self._spawn(self._tick)
         self._take(self._conversation.begin)
 
     def resume(self, line: Line, last: int) -> None:
         """Go on with a client that has every message up to that number, on no other line.
 
         Raises:
+            InvalidRequest: Nothing of that number was said.
             SessionNotFound: What the client has missed is not kept any more.
         """
         missed = self._replay.after(last)
@@ -218,7 +220,6 @@ class Session:
 
     async def _listen(self, answer: Answer) -> None:
         """Hand the conversation what a call gives, up to its end."""
-        ticking = self._spawn(partial(self._tick, answer))
         try:
             ended = None
             async for batch in answer.batches():
@@ -230,17 +231,16 @@ class Session:
             last = partial(self._conversation.ended, ended.work)
         except HeadpondError as error:
             last = partial(self._conversation.failed, error)
-        finally:
-            ticking.cancel()
         await answer.close()
         self._answer = None
         self._take(last)
 
-    async def _tick(self, answer: Answer) -> None:
+    async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
             now_s = self._loop.time()
-            self._take(partial(self._conversation.behind, answer.waiting_units, now_s))
+            waiting_units = 0 if self._answer is None else self._answer.waiting_units
+            self._take(partial(self._conversation.behind, waiting_units, now_s))
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(self._guarded(work))

@@ -8,12 +8,9 @@ from collections.abc import Mapping
 
 from headpond.errors import DeadlineExceeded, NotReady, Overloaded, RateLimited, WorkerLost
 from headpond.http.errors import SessionNotFound
-from headpond.http.line import GOING_AWAY, NORMAL, POLICY, RESTART, Line
+from headpond.http.line import NORMAL, POLICY, RESTART, Line
 from headpond.http.session import Session
 from headpond.settings import SessionLimits
-
-_CLOSED = (NORMAL, GOING_AWAY)
-"""Codes by which clients say that they won't come back."""
 
 _RETRY_AFTER_S = 5.0
 
@@ -94,6 +91,7 @@ class Sessions:
         """Go on with a client that came back and has every message up to that number.
 
         Raises:
+            InvalidRequest: Nothing of that number was said.
             SessionNotFound: What it has missed is not kept any more.
         """
         session.resume(line, last)
@@ -103,10 +101,13 @@ class Sessions:
             timer.cancel()
 
     def leave(self, session: Session, line: Line, code: int | None) -> None:
-        """Note that the connection of a line is gone, with a close code if one came."""
+        """Note that the connection of a line is gone, with a close code if one came.
+
+        Who closes as usual won't come back; who goes away (a page that is loaded again) may.
+        """
         if session.over or not session.leave(line):
             return
-        if code in _CLOSED:
+        if code == NORMAL:
             session.end(NORMAL, "", "closed")
         elif code == RESTART or self._draining or not self.limits.resume_s:
             session.end(RESTART, "", "dropped")
