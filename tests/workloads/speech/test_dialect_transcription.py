@@ -205,6 +205,24 @@ def test_wrong_types_are_named(field: str, value: object) -> None:
     assert param.split(".")[0] == field
 
 
+def test_a_wrong_field_of_the_strategy_is_named_by_its_path() -> None:
+    strategy = {"type": "server_vad", "silence_duration_ms": -1}
+    body = json.dumps({"model": "ears", "file": "AAAA", "chunking_strategy": strategy}).encode()
+    with pytest.raises(ValidationError) as refusal:
+        ROUTE.read(Incoming(body=body))
+    refused = invalid_request(refusal.value, body)
+    assert refused.param == "chunking_strategy.silence_duration_ms"
+    assert "auto" not in refused.message
+
+
+def test_two_files_are_refused() -> None:
+    with pytest.raises(ValidationError) as refusal:
+        form(("file", "another"))
+    refused = invalid_request(refusal.value, b"--edge")
+    assert refused.param == "file"
+    assert "more than one file" in refused.message
+
+
 @pytest.mark.parametrize("field", ["temperature", "stream", "chunking_strategy[threshold]"])
 def test_fields_of_forms_are_checked_too(field: str) -> None:
     with pytest.raises((ValidationError, InvalidRequest)):

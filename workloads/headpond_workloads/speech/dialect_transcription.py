@@ -249,8 +249,8 @@ class TranslationExchange:
         raise InvalidRequest("speech is not translated here", param="model")
 
 
-def _endpointing(strategy: str | VadStrategy | None) -> Endpointing:
-    if not isinstance(strategy, VadStrategy):
+def _endpointing(strategy: VadStrategy | None) -> Endpointing:
+    if strategy is None:
         return Endpointing()
     plain = Endpointing()
     return Endpointing(

@@ -57,6 +57,21 @@ def _listed(value: object) -> object:
     return value
 
 
+def _one_file(value: object) -> object:
+    if isinstance(value, list):
+        raise PydanticCustomError("many_files", "must be one file; there is more than one file")
+    return value
+
+
+def _strategy(value: object) -> object:
+    """Read `auto`, which is the same as nothing said."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise PydanticCustomError("strategy", "must be `auto` or an object")
+        return None
+    return value
+
+
 FormText = BeforeValidator(_empty_is_absent, json_schema_input_type=str | None)
 Language = Annotated[
     str,
@@ -98,6 +113,7 @@ class TranscriptionRequest(BaseModel):
 
     file: Annotated[
         str | bytes,
+        BeforeValidator(_one_file, json_schema_input_type=str | bytes),
         Field(description="The file itself in a form; base64, or a `data:` URL, in JSON."),
     ]
     model: Annotated[str, Field(min_length=1)]
@@ -110,7 +126,8 @@ class TranscriptionRequest(BaseModel):
     timestamp_granularities: Annotated[tuple[Granularity, ...] | None, Listed] = None
     stream: Annotated[Annotated[bool, Field(strict=True)] | None, OfForm] = None
     chunking_strategy: Annotated[
-        Literal["auto"] | VadStrategy | None,
+        VadStrategy | None,
+        BeforeValidator(_strategy, json_schema_input_type=Literal["auto"] | VadStrategy | None),
         Field(description="How the file is cut into segments; `auto` when absent."),
     ] = None
     include: Annotated[tuple[str, ...] | None, Listed] = None
