@@ -8,6 +8,7 @@ texts, and the caller's values are never repeated.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from math import ceil
 
@@ -34,6 +35,9 @@ _MAX_COUNTED = 2_000
 """Past this many problems pydantic takes seconds and gigabytes to list them."""
 _MAX_WAIT_S = 3600.0
 _ABSENT = object()
+_FIELD = re.compile(r"[a-z][a-z0-9_]*")
+_BRANCHES = {"str", "bytes", "int", "float", "bool", "none", "dict", "json"}
+"""What pydantic calls the branches of a union, where that looks like a field's name."""
 _PLAIN_TEXTS = {
     "tuple_type": "Input should be an array",
     "list_type": "Input should be an array",
@@ -129,7 +133,7 @@ def invalid_request(error: ValidationError, body: bytes) -> InvalidRequest:
     Args:
         error: Raised while parsing `body`.
         body: Tells the body's own fields from pydantic's names for the branches of a union;
-            of one that is no JSON (a form) only the field is named.
+            of one that is no JSON (a form) entries of lists are not told.
     """
     count = error.error_count()
     if count > _MAX_COUNTED:
@@ -141,7 +145,7 @@ def invalid_request(error: ValidationError, body: bytes) -> InvalidRequest:
         parsed = from_json(body)
         paths = [_field_path(problem, parsed) for problem in problems[:_MAX_PROBLEMS]]
     except ValueError:
-        paths = [_bounded(str(problem["loc"][0])) for problem in problems[:_MAX_PROBLEMS]]
+        paths = [_form_path(problem["loc"]) for problem in problems[:_MAX_PROBLEMS]]
     listed = [
         _bounded(f"{path}: {text}" if path else text)
         for path, text in zip(paths, map(_text, problems[:_MAX_PROBLEMS]), strict=True)
@@ -190,6 +194,17 @@ def _field_path(problem: ErrorDetails, parsed: object) -> str:
     if missing:
         path.append(str(location[-1]))
     return _bounded(".".join(path))
+
+
+def _form_path(location: Sequence[int | str]) -> str:
+    """Return the dotted path of a field of a form, whose names are words in lower case."""
+    first, *inner = location
+    fields = [
+        part
+        for part in inner
+        if isinstance(part, str) and _FIELD.fullmatch(part) and part not in _BRANCHES
+    ]
+    return _bounded(".".join([str(first), *fields]))
 
 
 def _inside(parsed: object, part: int | str) -> object:

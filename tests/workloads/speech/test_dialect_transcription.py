@@ -215,11 +215,17 @@ def test_a_wrong_field_of_the_strategy_is_named_by_its_path() -> None:
     assert "auto" not in refused.message
 
 
+def test_a_wrong_field_of_the_strategy_is_named_in_forms_too() -> None:
+    with pytest.raises(ValidationError) as refusal:
+        form(("chunking_strategy[type]", "server_vad"), ("chunking_strategy[threshold]", "often"))
+    assert invalid_request(refusal.value, b"--edge").param == "chunking_strategy.threshold"
+
+
 def test_two_files_are_refused() -> None:
     with pytest.raises(ValidationError) as refusal:
         form(("file", "another"))
     refused = invalid_request(refusal.value, b"--edge")
-    assert refused.param == "file"
+    assert refused.param == "file", "and not a type that it could be"
     assert "more than one file" in refused.message
 
 
