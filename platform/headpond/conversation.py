@@ -8,13 +8,17 @@ never waiting for input that the call has yet to take in; a hang-up at once, too
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from headpond.dialect import Ask, Heading, ItemEvent
 from headpond.errors import HeadpondError
 from headpond.units import Work
+
+
+def any_model(model: str) -> None:
+    """Take every model for one that is served: who knows better says so in the handshake."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +31,8 @@ class Handshake:
         query: Parameters of the query; the last one of a name.
         headers: By lower-case name, as ASGI has them.
         resume_s: How long the session is kept for a client whose socket dropped.
+        check_model: Raises `HeadpondError` for a model that the caller can't have, as far as
+            that is known before a call; so a name is refused where it is said.
     """
 
     session_id: str
@@ -34,6 +40,7 @@ class Handshake:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     resume_s: float = 0.0
+    check_model: Callable[[str], None] = any_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,6 +256,22 @@ async def test_what_was_missed_is_said_to_who_comes_back(backend: HeldBackend) -
     await soon(lambda: answer.closed)
 
 
+@pytest.mark.parametrize(("model", "status"), [("nobody", 404), ("ear", 101)])
+async def test_a_model_is_looked_for_before_anything_is_said(
+    backend: HeldBackend, model: str, status: int
+) -> None:
+    app = app_over(backend)
+    socket = await AsgiSocket(path=TALK_PATH, query=f"model={model}").open(app)
+    if status == 404:
+        await socket.ended()
+        assert socket.messages[0]["status"] == status
+        assert json.loads(socket.messages[1]["body"])["error"]["code"] == "model_not_found"
+    else:
+        socket.hang_up(1000)
+        await socket.ended()
+        assert socket.messages[0]["type"] == "websocket.accept"
+
+
 async def test_a_page_that_is_loaded_again_comes_back_by_the_name_of_an_event(
     backend: HeldBackend,
 ) -> None:

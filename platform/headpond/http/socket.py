@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from contextlib import suppress
+from functools import partial
 from itertools import count
 
 import structlog
@@ -32,7 +33,7 @@ from headpond.http.reply import GONE
 from headpond.http.session import Session
 from headpond.http.sessions import Sessions
 from headpond.http.stray import SERVED
-from headpond.http.target import target_model
+from headpond.http.target import check_model, target_model
 from headpond.record import WorkloadRecord
 
 log = structlog.get_logger(__name__)
@@ -131,6 +132,9 @@ class SocketEndpoint:
             query=visit.query,
             headers=visit.headers,
             resume_s=self._sessions.limits.resume_s,
+            check_model=partial(
+                check_model, caller=caller, backend=self._backend, workload=self._record.name
+            ),
         )
         session = Session(
             identifier,

@@ -6,7 +6,7 @@ from starlette.types import Scope
 
 from headpond.call import Backend
 from headpond.dialect import Ask
-from headpond.errors import InvalidRequest
+from headpond.errors import InvalidRequest, ModelNotFound, NotReady
 from headpond.http.auth import Caller
 
 
@@ -40,3 +40,19 @@ def target_model(
         raise InvalidRequest("Several models are served here; name one.", param="model")
     caller.require_model(model)
     return model
+
+
+def check_model(model: str, caller: Caller, backend: Backend, workload: str) -> None:
+    """Check that a caller may ask for a model; one that is not ready yet is let pass.
+
+    Raises:
+        ModelNotFound: There is no such model, or it serves another workload.
+        PermissionDenied: The key does not open it.
+    """
+    caller.require_model(model)
+    try:
+        known = backend.bundle_of(model, "") is not None
+    except NotReady:
+        return
+    if not known or backend.workload_of(model) not in (None, workload):
+        raise ModelNotFound(f"The model `{model}` does not exist here.", param="model")

@@ -34,7 +34,9 @@ class TalkConversation:
     """Repeats what it hears, by way of the engine."""
 
     def __init__(self, handshake: Handshake) -> None:
-        """Begin with how the client came."""
+        """Begin with how the client came, whose model has to be there."""
+        if "model" in handshake.query:
+            handshake.check_model(handshake.query["model"])
         self.handshake = handshake
         self.number = 0
 

@@ -57,14 +57,14 @@ class Talk:
         hung_up: How the socket was closed, if it was.
     """
 
-    def __init__(self, **query: str) -> None:
+    def __init__(self, handshake: Handshake | None = None, /, **query: str) -> None:
         self.now_s = 100.0
         self.said: list[Event] = []
         self.fed: list[Feed] = []
         self.opened: list[tuple[str | None, Stream]] = []
         self.hung_up: HangUp | None = None
         self._numbers = 0
-        handshake = Handshake(session_id="sess_1", query=query, resume_s=30.0)
+        handshake = handshake or Handshake(session_id="sess_1", query=query, resume_s=30.0)
         self.conversation = RealtimeConversation(handshake)
         self._take(self.conversation.begin())
 

@@ -99,6 +99,27 @@ def test_other_intents_are_refused() -> None:
     assert refusal.value.param == "intent"
 
 
+def _only_ears(model: str) -> None:
+    if model != "ears":
+        raise ModelNotFound(f"no {model}", param="model")
+
+
+def test_models_that_are_not_there_are_refused_where_they_are_named() -> None:
+    with pytest.raises(ModelNotFound) as refusal:
+        RealtimeConversation(
+            Handshake(session_id="s", query={"model": "nose"}, check_model=_only_ears)
+        )
+    assert refusal.value.param == "model"
+    handshake = Handshake(session_id="s", query={"model": "ears"}, check_model=_only_ears)
+    talk = Talk(handshake)
+    talk.events()
+    refused = error(talk.update(transcription={"model": "nose"}))
+    assert refused["code"] == "model_not_found"
+    assert refused["param"] == "session.audio.input.transcription.model"
+    talk.append()
+    assert [model for model, _ in talk.opened] == ["ears"]
+
+
 def test_a_call_begins_with_the_first_sound() -> None:
     talk = Talk(model="ears")
     talk.update(transcription={"language": "en"})

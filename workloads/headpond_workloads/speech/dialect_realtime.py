@@ -37,6 +37,7 @@ from headpond_workloads.speech.dialect_realtime_ledger import Ledger
 from headpond_workloads.speech.dialect_realtime_reading import Message, sound
 from headpond_workloads.speech.dialect_realtime_sequence import Gap, Numbered, Sequencer
 from headpond_workloads.speech.dialect_realtime_settings import (
+    MODEL_PARAM,
     check_fixed,
     format_of,
     from_beta,
@@ -95,6 +96,7 @@ class RealtimeConversation:
 
         Raises:
             InvalidRequest: It wants a session of another kind.
+            ModelNotFound: It wants a model that is not there.
         """
         intent = handshake.query.get("intent", "transcription")
         if intent != "transcription":
@@ -102,6 +104,8 @@ class RealtimeConversation:
         self._handshake = handshake
         self._settings = SessionSettings()
         self._model = handshake.query.get("model") or None
+        if self._model is not None:
+            handshake.check_model(self._model)
         self._ledger = Ledger()
         self._sequencer = Sequencer()
         self._utterances = Utterances(handshake.session_id, self._ledger)
@@ -262,6 +266,7 @@ class RealtimeConversation:
             refuse_beta(event.session)
         before = self._settings
         after = updated(before, from_beta(event.session) if beta else event.session)
+        self._check_model(before, after)
         effects: list[Effect] = []
         if self._runs or self._phase is _Phase.ENDING:
             check_fixed(before, after)
@@ -270,6 +275,17 @@ class RealtimeConversation:
         self._settings = after
         self._forgive()
         return [*effects, self._say(self._session("session.updated"))]
+
+    def _check_model(self, before: SessionSettings, after: SessionSettings) -> None:
+        """Refuse a new model that is not there, by the name of its field."""
+        model = model_of(after)
+        if model is None or model == model_of(before):
+            return
+        try:
+            self._handshake.check_model(model)
+        except HeadpondError as error:
+            error.param = MODEL_PARAM
+            raise
 
     def _forgive(self) -> None:
         """Let the next sound try again what was refused."""

@@ -20,6 +20,7 @@ from headpond_workloads.speech.schema_realtime import (
 Fields = Mapping[str, JsonValue]
 
 _INPUT = "session.audio.input"
+MODEL_PARAM = f"{_INPUT}.transcription.model"
 _OLD_FIELDS = (
     ("input_audio_transcription", "transcription"),
     ("input_audio_noise_reduction", "noise_reduction"),
@@ -119,9 +120,7 @@ def check_fixed(before: SessionSettings, after: SessionSettings) -> None:
     if format_of(before) != format_of(after):
         raise InvalidRequest("the format is fixed by the first sound", param=f"{_INPUT}.format")
     if model_of(before) != model_of(after):
-        raise InvalidRequest(
-            "the model is fixed by the first sound", param=f"{_INPUT}.transcription.model"
-        )
+        raise InvalidRequest("the model is fixed by the first sound", param=MODEL_PARAM)
 
 
 def _input(settings: SessionSettings) -> AudioInput:
