@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from headpond.batching import Formed
 from headpond.call import Backend, Call, Done, Priority
 from headpond.dialect import Ask, Exchange, Heading, Incoming, ItemEvent, rendered
-from headpond.errors import HeadpondError, NotReady, PayloadTooLarge, UnsupportedParameter
+from headpond.errors import (
+    HeadpondError,
+    InvalidRequest,
+    NotReady,
+    PayloadTooLarge,
+    UnsupportedParameter,
+)
 from headpond.http.errors import error_answer
 from headpond.http.exchange import read_exchange, whole_events
 from headpond.jobs.endpoints import BatchEndpoint
@@ -55,8 +61,10 @@ class Asker:
     def read(self, record: Record) -> Question | ResultLine:
         """Read a record's body as the endpoint would; one it refuses is answered."""
         request_id = new_request_id()
-        incoming = Incoming(body=record.body, content_type="application/json")
         try:
+            if record.body is None:
+                raise InvalidRequest("The body is nested too deep.")
+            incoming = Incoming(body=record.body, content_type="application/json")
             if len(record.body) > self._endpoint.record.request.max_body_bytes:
                 raise PayloadTooLarge
             exchange, ask = read_exchange(self._endpoint.route, incoming)

@@ -19,14 +19,14 @@ class Record:
 
     Attributes:
         index: Which it is, in the object that has it.
-        custom_id: Its caller's name for it.
-        body: What is asked: the JSON of a request.
+        custom_id: Its caller's name for it; None of one that can't be loaded.
+        body: What is asked: the JSON of a request; None of one that is nested too deep.
         bytes: Its size, by which its work is estimated.
     """
 
     index: int
-    custom_id: str
-    body: bytes
+    custom_id: str | None
+    body: bytes | None
     bytes: int
 
 
@@ -51,9 +51,16 @@ def records_of(content: bytes, first: int, stop: int) -> list[Record]:
     records = []
     for index, line in enumerate(lines, start=first):
         parsed = orjson.loads(line)
-        body = orjson.dumps(parsed["body"])
-        records.append(Record(index, parsed["custom_id"], body, len(line)))
+        records.append(Record(index, parsed["custom_id"], _body(parsed["body"]), len(line)))
     return records
+
+
+def _body(parsed: object) -> bytes | None:
+    try:
+        return orjson.dumps(parsed)
+    except orjson.JSONEncodeError:
+        # It reads what is nested deeper than what it writes.
+        return None
 
 
 def new_request_id() -> str:

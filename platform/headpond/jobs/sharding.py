@@ -18,6 +18,8 @@ from headpond.jobs.results import Results
 
 MOST_FAILURES = 3
 """A shard that was tried in vain so often is cut in halves, each to be tried once."""
+MOST_LOADS = 6
+"""A record that was tried in vain so often is told of without a name: it can't be loaded."""
 
 _DELAY_S = 5.0
 
@@ -80,12 +82,10 @@ class Shard:
             ObjectsUnavailable: The object store failed for too long.
             JobsUnavailable: The database did not answer.
         """
-        claim = self.claim
-        content = await self._objects.get(claim.input_key or "")
-        records = await asyncio.to_thread(records_of, content, claim.first, claim.stop)
-        if claim.failures >= MOST_FAILURES and claim.orders.stop is None:
-            await self._isolate(records)
+        # Nothing is loaded before this: to fail at it is a try in vain too.
+        if self.claim.failures >= MOST_FAILURES and await self._isolated():
             return
+        records = await self._load()
         run = self._run = ShardRun(records, asker, self._orders, pace, sleep=sleep)
         if self._resting:
             run.rest()
@@ -94,15 +94,28 @@ class Shard:
             self._handing_in = True
         await self._hand_in(run.records, run.done(), run.waits_for)
 
-    async def _isolate(self, records: Sequence[Record]) -> None:
-        """Part a shard that kills its workers; of one record, say that it does."""
-        if len(records) == 1:
-            line = poisoned(records[0], self.claim.failures)
-            await self._hand_in(records, [line], None)
-            return
-        middle = len(records) // 2
-        halves = [self._span(half) for half in (records[:middle], records[middle:])]
-        await self._leases.cut(self.claim, halves, failures=MOST_FAILURES - 1)
+    async def _load(self) -> list[Record]:
+        claim = self.claim
+        content = await self._objects.get(claim.input_key or "")
+        return await asyncio.to_thread(records_of, content, claim.first, claim.stop)
+
+    async def _isolated(self) -> bool:
+        """Part a shard that kills its workers; of one record, say that it does.
+
+        A record that only has to be stopped is loaded for its name once more.
+        """
+        claim = self.claim
+        if claim.stop - claim.first > 1:
+            await self._leases.cut(claim, _halves(claim), failures=MOST_FAILURES - 1)
+            return True
+        if claim.failures >= MOST_LOADS:
+            record = Record(claim.first, None, None, claim.work)
+        elif claim.orders.stop is None:
+            (record,) = await self._load()
+        else:
+            return False
+        await self._hand_in([record], [poisoned(record, claim.failures)], None)
+        return True
 
     async def _give_tail(self, run: ShardRun) -> None:
         tail = run.give_tail()
@@ -168,3 +181,13 @@ class Shard:
             stop=records[-1].index + 1,
             work=sum(record.bytes for record in records),
         )
+
+
+def _halves(claim: Claim) -> list[Span]:
+    """Return the records of a shard as two spans; the size of each is not known, nor loaded."""
+    middle = (claim.first + claim.stop) // 2
+    key, work = claim.input_key or "", claim.work // 2
+    return [
+        Span(input_key=key, first=claim.first, stop=middle, work=work),
+        Span(input_key=key, first=middle, stop=claim.stop, work=claim.work - work),
+    ]

@@ -37,6 +37,8 @@ _DELAY_S = 5.0
 _LEAST_TAIL = 16
 _MOST_READS = 10
 """An input that could not be read so often fails its job."""
+_MOST_WRITES = 10
+"""Results that could not be written so often fail a job that is to stop."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,6 +160,9 @@ class Worker:
             await self._compute(claim, shard)
         elif claim.kind is TaskKind.READ:
             await self._read(claim)
+        elif claim.orders.stop is not None and claim.failures >= _MOST_WRITES:
+            text = "The results could not be written."
+            await self._results.refuse(claim, [LineError("internal_error", text)])
         else:
             await self._write(claim)
 

@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from batches import BUNDLE, TENANT, Line, Mill, as_jsonl, echo_line, mill_at, require_exactly_once
+from batches import (
+    BUNDLE,
+    ENDPOINT,
+    TENANT,
+    Line,
+    Mill,
+    as_jsonl,
+    echo_line,
+    mill_at,
+    require_exactly_once,
+)
 from headpond.call import Call, Priority
 from headpond.errors import EngineFailed, InvalidRequest, Overloaded, WorkerLost
 from headpond.jobs.computing import Pace
-from headpond.jobs.job import JobStatus
+from headpond.jobs.job import Job, JobStatus
 from headpond.jobs.leases import Leases
 from headpond.testing.clock import FakeClock
 from headpond.testing.echo_dialect import EchoItem
@@ -158,6 +168,59 @@ async def test_a_poison_record_is_isolated_and_the_others_are_computed(mill: Mil
         ("r5", "poison_record")
     ]
     assert "3 times" in error[0]["error"]["message"]
+
+
+def nested(levels: int) -> str:
+    """Return an input line whose body is nested so deep."""
+    body = '{"model": "echo", "text": ' + "[" * levels + "]" * levels + "}"
+    return f'{{"custom_id": "deep", "method": "POST", "url": "{ENDPOINT}", "body": {body}}}'
+
+
+async def test_a_body_that_is_nested_deep_is_refused_alone(mill: Mill) -> None:
+    job = await mill.submit(as_jsonl([echo_line("a"), nested(300), echo_line("b")]))
+    await mill.drain()
+    await require_exactly_once(mill, job, ["a", "deep", "b"])
+    _, error = await mill.lines(job)
+    assert [(line["custom_id"], line["response"]["status_code"]) for line in error] == [
+        ("deep", 400)
+    ]
+
+
+async def run_spoilt(mill: Mill, folder: Path, clock: FakeClock, *, cancel: bool) -> Job:
+    """Run a job of 8 records, one of which is spoilt in the object store, until it is over."""
+    job = await mill.submit(as_jsonl([echo_line(name) for name in names(8)]))
+    await mill.worker().step()
+    (shard,) = (folder / "objects" / "jobs" / job.id).glob("*/shard-0.jsonl")
+    shard.write_bytes(shard.read_bytes().replace(b'{"custom_id": "r5"', b'?"custom_id": "r5"'))
+    if cancel:
+        await mill.jobs.cancel(job.id, TENANT)
+    for _ in range(100):
+        await mill.drain()
+        if await mill.is_over(job):
+            break
+        clock.advance(61.0)
+    return await mill.job(job)
+
+
+async def test_a_record_that_cannot_be_loaded_is_isolated(
+    mill: Mill, tmp_path: Path, clock: FakeClock
+) -> None:
+    job = await run_spoilt(mill, tmp_path, clock, cancel=False)
+    assert job.status is JobStatus.COMPLETED
+    output, error = await mill.lines(job)
+    assert len(output) == 7
+    assert [(line["custom_id"], line["error"]["code"]) for line in error] == [
+        (None, "poison_record")
+    ]
+
+
+async def test_a_cancelled_job_ends_when_a_record_cannot_be_loaded(
+    mill: Mill, tmp_path: Path, clock: FakeClock
+) -> None:
+    job = await run_spoilt(mill, tmp_path, clock, cancel=True)
+    assert job.status is JobStatus.CANCELLED
+    output, error = await mill.lines(job)
+    assert (len(output), len(error)) == (0, 8)
 
 
 async def test_a_record_that_kills_its_worker_is_isolated(mill: Mill, clock: FakeClock) -> None:
