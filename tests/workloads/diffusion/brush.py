@@ -100,14 +100,15 @@ class Painter:
         if item.scheduler is not None and item.scheduler not in SCHEDULERS:
             listed = ", ".join(SCHEDULERS)
             raise UnsupportedParameter(f"this model has {listed}", param="scheduler")
-        steps = item.steps or STEPS
+        steps = forwards = item.steps or STEPS
         if item.source is not None:
-            steps = max(round(steps * item.source.strength), 1)
+            forwards = max(round(steps * item.source.strength), 1)
             _read(item.source)
         shape = {
             "pixels": width * height,
             "latents": width * height // 64,
             "steps": steps,
+            "forwards": forwards,
             "passes": 1 + (_guidance(item) > 1),
             "sources": 0 if item.source is None else 2,
         }
@@ -118,7 +119,7 @@ class Painter:
         width, height = plan.key
         assert isinstance(width, int)
         assert isinstance(height, int)
-        return Canvas(plan.prepared, width, height, plan.shape["steps"], plan.shape)
+        return Canvas(plan.prepared, width, height, plan.shape["forwards"], plan.shape)
 
     def step(self, quanta: Sequence[Quantum[Canvas]]) -> list[Progress[object]]:
         self.rows.append(len(quanta))
@@ -161,7 +162,8 @@ def _step(canvas: Canvas) -> Progress[object]:
             width=canvas.width,
             height=canvas.height,
             seed=picture.seed,
-            steps=canvas.steps,
+            steps=canvas.shape["steps"],
+            strength=None if picture.source is None else picture.source.strength,
             guidance=_guidance(picture),
             scheduler=picture.scheduler or SCHEDULERS[0],
             text_tokens=len(picture.prompt.split()),
@@ -175,7 +177,7 @@ def drawn(canvas: Canvas, step: int) -> bytes:
     """Draw noise that depends on all that was asked for."""
     asked = canvas.picture
     what = f"{asked.prompt}|{asked.negative_prompt}|{asked.seed}|{_guidance(asked)}|{step}"
-    what += f"|{asked.scheduler}|{canvas.steps}|{asked.source}"
+    what += f"|{asked.scheduler or SCHEDULERS[0]}|{canvas.steps}|{asked.source}"
     rng = np.random.default_rng(int.from_bytes(sha256(what.encode()).digest()[:8]))
     pixels = rng.integers(0, 256, (canvas.height, canvas.width, 3), dtype=np.uint8)
     file = io.BytesIO()

@@ -203,15 +203,16 @@ def test_flux_that_is_not_told_its_guidance_is_guided(tmp_path: Path) -> None:
     assert np.abs(painting.pixels - expected).max() <= ERROR
 
 
-def test_flux_changes_a_picture_as_its_pipeline_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strength", [0.05, 0.5, 0.6])
+def test_flux_changes_a_picture_as_its_pipeline_does(tmp_path: Path, strength: float) -> None:
     networks = random_models.flux(guidance_embeds=True)
     engine = flux_engine(tmp_path, networks, SHIFTED)
     pipeline = flux_pipeline(FluxImg2ImgPipeline, networks, SHIFTED)
     image = scene(16, 16)
-    source = Source(image=saved(image, "PNG"), mask=None, strength=0.6)
+    source = Source(image=saved(image, "PNG"), mask=None, strength=strength)
     picture = Picture(prompt="a red seven", seed=1, steps=5, source=source)
     sides = {"width": 16, "height": 16, "max_sequence_length": random_models.TOKENS}
-    expected = shown(pipeline, picture, image=image, strength=0.6, **sides)
+    expected = shown(pipeline, picture, image=image, strength=strength, **sides)
     (painting,) = paint(engine, picture)
     assert np.abs(painting.pixels - expected).max() <= ERROR
 

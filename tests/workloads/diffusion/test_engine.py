@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from headpond.admission.limits import Limits
 from headpond.bundle.fixtures import check_fixtures
 from headpond.errors import (
     ContextLengthExceeded,
@@ -133,6 +134,31 @@ def test_what_the_model_cannot_paint_is_refused(
     with pytest.raises(error) as refusal:
         engine().plan(picture, "")
     assert refusal.value.param == param
+
+
+def test_pndm_tells_the_steps_that_were_asked_for() -> None:
+    (painting,) = paint(engine(), Picture(prompt="a red seven", seed=7, steps=10, scheduler="pndm"))
+    painted = painting.outputs[-1]
+    assert isinstance(painted, Painted)
+    assert (painted.steps, painting.units) == (10, 11)
+
+
+def test_limits_are_over_the_steps_that_are_asked_for() -> None:
+    manifest = digits().manifest
+    most = Picture(prompt="a red seven", seed=7, steps=100, scheduler="pndm")
+    limits = Limits(record, engine().symbols, manifest.limits)
+    limits.check_shape(engine().plan(most, "").shape)
+
+
+@pytest.mark.parametrize("scheduler", ["pndm", "ddim", "euler", "dpmpp_2m"])
+@pytest.mark.parametrize(("steps", "strength"), [(10, 0.05), (1, 0.8)])
+def test_an_edit_runs_one_step_at_least(scheduler: str, steps: int, strength: float) -> None:
+    source = Source(image=saved(scene(32, 32), "PNG"), mask=None, strength=strength)
+    picture = Picture(prompt="a", seed=0, steps=steps, scheduler=scheduler, source=source)
+    (painting,) = paint(engine(), picture)
+    painted = painting.outputs[-1]
+    assert isinstance(painted, Painted)
+    assert (painting.units, painted.steps, painted.strength) == (1, steps, strength)
 
 
 def test_work_counts_both_passes_and_only_steps_that_are_run() -> None:

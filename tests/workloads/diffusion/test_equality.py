@@ -104,6 +104,16 @@ def test_a_picture_from_a_picture_equals_the_pipeline(scheduler: Scheduler) -> N
         assert near(painting.pixels, expected)
 
 
+def test_the_least_strength_equals_the_pipeline_where_that_runs() -> None:
+    given = SOURCE.convert("RGB").resize((32, 32), Image.Resampling.LANCZOS)
+    kind = StableDiffusionImg2ImgPipeline
+    for scheduler, strength in ((Scheduler.PNDM, 0.05), (Scheduler.EULER, 0.1)):
+        plain = Picture(prompt="a green one", seed=5, steps=10, scheduler=scheduler)
+        (painting,) = paint(engine(), source(plain, strength))
+        assert painting.units == 1
+        assert near(painting.pixels, alone(plain, kind, image=given, strength=strength))
+
+
 def test_an_inpainted_picture_equals_the_pipeline() -> None:
     mask = Image.new("L", SOURCE.size)
     mask.paste(255, (10, 5, 30, 25))

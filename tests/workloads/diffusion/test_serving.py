@@ -191,13 +191,24 @@ async def test_an_edit_begins_from_a_picture(app: ASGIApp) -> None:
         app, EDITS_PATH, image=text(PICTURE), strength=0.5, seed=7, num_inference_steps=8
     )
     answer = json.loads(request.body)
-    assert answer["data"][0]["num_inference_steps"] == 4
+    (picture,) = answer["data"]
+    assert (picture["num_inference_steps"], picture["strength"]) == (8, 0.5)
     assert answer["usage"]["input_tokens_details"] == {"text_tokens": 3, "image_tokens": 4}
     assert answer["usage"]["total_tokens"] == 3 + 4 + 4
     assert request.answer_headers["x-headpond-work"] == f"pixel_steps={32 * 32 * 4 * 2}"
     masked = await ask(app, EDITS_PATH, image=text(PICTURE), mask=text(MASK), seed=7)
-    assert masked["data"][0]["num_inference_steps"] == 4
+    assert (masked["data"][0]["num_inference_steps"], masked["data"][0]["strength"]) == (4, 1.0)
     assert masked["data"][0]["b64_json"] != answer["data"][0]["b64_json"]
+
+
+async def test_what_an_edit_answers_paints_it_again(app: ASGIApp) -> None:
+    answer = await ask(app, EDITS_PATH, image=text(PICTURE), num_inference_steps=10)
+    (told,) = answer["data"]
+    assert (told["num_inference_steps"], told["strength"]) == (10, 0.8)
+    fields = {name: value for name, value in told.items() if name != "b64_json"}
+    assert (await ask(app, EDITS_PATH, image=text(PICTURE), **fields))["data"] == [told]
+    *_, last = await events(app, EDITS_PATH, image=text(PICTURE), **fields)
+    assert {name: last[name] for name in told} == told
 
 
 async def test_an_edit_is_streamed_under_its_own_names(app: ASGIApp) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headpond.errors import InvalidRequest
-from headpond_workloads.diffusion.engine.schedulers import scheduler_of
+from headpond_workloads.diffusion.engine.schedulers import Layout, scheduler_of
 from headpond_workloads.diffusion.engine.table import Table
 from headpond_workloads.diffusion.engine.tables import Tables, is_affine
 from headpond_workloads.diffusion.items import Scheduler
@@ -110,6 +110,18 @@ def test_only_the_steps_that_are_run_count() -> None:
     whole, half = tables.table(10), tables.table(10, 0.5, picture=True)
     assert half.timesteps == whole.timesteps[5:]
     assert half.begin.source > 0.0
-    with pytest.raises(InvalidRequest) as refusal:
-        tables.table(10, 0.05, picture=True)
-    assert refusal.value.param == "strength"
+
+
+@pytest.mark.parametrize("name", Scheduler)
+def test_one_step_is_run_at_least(name: Scheduler) -> None:
+    tables = Tables(scheduler_of(name, {}))
+    for steps, strength in ((10, 0.05), (1, 0.8), (10, 1e-9)):
+        whole, part = tables.table(steps), tables.table(steps, strength, picture=True)
+        assert part.timesteps == whole.timesteps[-1:]
+
+
+def test_a_part_of_the_steps_is_rounded_as_the_pipeline_does() -> None:
+    scheduler = scheduler_of(Scheduler.FLOW_MATCH_EULER, {})
+    down, up = Tables(scheduler), Tables(scheduler, Layout(rounds_up=True))
+    assert [down.table(8, part).steps for part in (0.01, 0.6, 0.75, 1.0)] == [1, 4, 6, 8]
+    assert [up.table(8, part).steps for part in (0.01, 0.6, 0.75, 1.0)] == [1, 5, 6, 8]

@@ -45,7 +45,7 @@ class EditParams(GenerateParams):
     Attributes:
         image: The picture to begin from: a file's bytes, base64, or a `data:` URL.
         mask: A file of the same size; what is transparent in it is painted anew.
-        strength: How much may change, above 0 and up to 1.
+        strength: How much may change, above 0 and up to 1: the part of the steps that is run.
     """
 
     image: bytes | str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from headpond.call import Failed, Output
 from headpond.dialect import ItemEvent
@@ -23,6 +23,7 @@ class Description(TypedDict):
     guidance_scale: float
     scheduler: str
     size: str
+    strength: NotRequired[float]
 
 
 def painted(events: Sequence[ItemEvent]) -> list[Painted]:
@@ -47,13 +48,16 @@ def size_of(picture: Painted) -> str:
 
 def described(picture: Painted) -> Description:
     """Return what it takes to paint a picture again."""
-    return Description(
+    description = Description(
         seed=picture.seed,
         num_inference_steps=picture.steps,
         guidance_scale=picture.guidance,
         scheduler=picture.scheduler,
         size=size_of(picture),
     )
+    if picture.strength is not None:
+        description["strength"] = picture.strength
+    return description
 
 
 def usage_of(pictures: Sequence[Painted], *, edits: bool) -> PictureUsage:

@@ -58,7 +58,7 @@ class Source:
         mask: A file of the same size whose transparent part is painted anew and the rest
             kept; None to repaint all of it.
         strength: How much of it may change, above 0 and up to 1: the part of the steps that
-            is run.
+            is run, at least one of them.
     """
 
     image: bytes
@@ -145,7 +145,8 @@ class Painted:
         width: Pixels.
         height: Pixels.
         seed: As asked for.
-        steps: Denoising steps that were run.
+        steps: Denoising steps, as asked for; an edit ran a part of them.
+        strength: As it was used; None where the picture began from noise alone.
         guidance: As it was used.
         scheduler: As it was used.
         text_tokens: Tokens of the prompt, as the model read them.
@@ -158,6 +159,7 @@ class Painted:
     height: int
     seed: int
     steps: int
+    strength: float | None
     guidance: float
     scheduler: str
     text_tokens: int

@@ -36,6 +36,9 @@ from headpond_workloads.diffusion.schema_fields import MAX_PICTURES, MAX_STEPS
 _LARGE_PICTURE = 1024 * 1024 * 50 * 2
 """Pixel-steps of a megapixel with guidance in fifty steps."""
 
+_MAX_FORWARDS = MAX_STEPS + 1
+"""PNDM takes its second step twice."""
+
 _MAX_PASSES = 2
 """Guidance takes a second pass, without the prompt, in the same forward."""
 
@@ -45,7 +48,7 @@ _MAX_SOURCES = 3
 
 def cost(shape: Shape) -> Work:
     """Return the pixels, times how often each is computed."""
-    return Work(pixel_steps=shape["pixels"] * shape["steps"] * shape["passes"])
+    return Work(pixel_steps=shape["pixels"] * shape["forwards"] * shape["passes"])
 
 
 record = WorkloadRecord(
@@ -69,8 +72,14 @@ record = WorkloadRecord(
             ),
             Dim(
                 name="steps",
-                summary="denoising steps that are run",
+                summary="denoising steps that are asked for",
                 limit=MAX_STEPS,
+                param="num_inference_steps",
+            ),
+            Dim(
+                name="forwards",
+                summary="of those, the ones that are run; PNDM runs one more",
+                limit=_MAX_FORWARDS,
                 param="num_inference_steps",
             ),
             Dim(
@@ -116,7 +125,7 @@ record = WorkloadRecord(
     ),
     batching=Continuous(
         axis="steps",
-        extent=("steps",),
+        extent=("forwards",),
         compatible_by=("latents", "conditioning"),
         step_budget=64,
     ),

@@ -114,13 +114,18 @@ class File64(BaseModel):
 
 
 class PictureData(File64):
-    """A picture, and what it takes to paint it again."""
+    """A picture, and what it takes to paint it again.
+
+    `num_inference_steps` are those that were asked for; of an edit, `strength` is the part of
+    them that was run.
+    """
 
     seed: int
     num_inference_steps: int
     guidance_scale: float
     scheduler: str
     size: str
+    strength: float | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class PictureList(BaseModel):
@@ -190,6 +195,7 @@ class PictureEvent(BaseModel):
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
     scheduler: str | None = None
+    strength: float | None = None
     usage: PictureUsage | None = None
 
     @property

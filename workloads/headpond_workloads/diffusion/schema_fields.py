@@ -95,8 +95,8 @@ Strength = Annotated[
         gt=0.0,
         le=1.0,
         allow_inf_nan=False,
-        description="How much may change: the part of the steps that is run. 0.8 when absent, "
-        "and 1 with a mask.",
+        description="How much may change: the part of the steps that is run, at least one of "
+        "them. 0.8 when absent, and 1 with a mask.",
     ),
 ]
 Prompt = Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARACTERS)]

@@ -102,11 +102,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             tokens=options.empty_tokens,
         ),
         call=TransformerCall,
+        layout=Layout(rounds_up=True),
     ),
     "FluxPipeline": Architecture(
         encoder=lambda encoders, device, _, __: FluxEncoder(encoders, device),
         call=PackedTransformerCall,
-        layout=Layout(linear=True),
+        layout=Layout(linear=True, rounds_up=True),
         packed=PACKED,
     ),
 }

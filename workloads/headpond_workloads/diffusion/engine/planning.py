@@ -61,7 +61,8 @@ class Planning:
         """
         width, height = self._size(picture)
         tokens = (width // self._bounds.granule) * (height // self._bounds.granule)
-        scheduler, table = self._schedule(picture, tokens)
+        steps = self._steps(picture)
+        scheduler, table = self._schedule(picture, steps, tokens)
         guidance = self._defaults.guidance if picture.guidance is None else picture.guidance
         guided = guidance > 1.0 and self._bounds.guides
         prompt = self._conditioning.read(picture.prompt, "prompt")
@@ -72,7 +73,8 @@ class Planning:
         shape = {
             "pixels": width * height,
             "latents": rows * columns,
-            "steps": table.steps,
+            "steps": steps,
+            "forwards": table.steps,
             "passes": 2 if guided else 1,
             "sources": 0 if source is None else 1 if source.mask is None else 3,
         }
@@ -82,6 +84,8 @@ class Planning:
             guided=guided,
             guidance=guidance,
             table=table,
+            steps=steps,
+            strength=None if picture.source is None else picture.source.strength,
             scheduler=scheduler.value,
             seed=picture.seed,
             width=width,
@@ -109,12 +113,15 @@ class Planning:
             )
         return width, height
 
-    def _schedule(self, picture: Picture, tokens: int) -> tuple[Scheduler, Table]:
+    def _steps(self, picture: Picture) -> int:
         steps = self._defaults.steps if picture.steps is None else picture.steps
         if steps > self._bounds.steps:
             raise InvalidRequest(
                 f"this model does at most {self._bounds.steps} steps", param="num_inference_steps"
             )
+        return steps
+
+    def _schedule(self, picture: Picture, steps: int, tokens: int) -> tuple[Scheduler, Table]:
         name = self._defaults.scheduler if picture.scheduler is None else picture.scheduler
         if name not in self._tables:
             raise UnsupportedParameter(

@@ -81,13 +81,20 @@ class Layout:
 
     Attributes:
         linear: Whether it lays out the noise itself, in even steps from 1, as Flux's does.
+        rounds_up: Whether the part of the steps that an edit runs is rounded up, not down.
     """
 
     linear: bool = False
+    rounds_up: bool = False
 
     def suits(self, scheduler: DiffusersScheduler) -> bool:
         """Say whether the scheduler can be told this."""
         return not self.linear or "sigmas" in inspect.signature(scheduler.set_timesteps).parameters
+
+    def skipped(self, steps: int, strength: float) -> int:
+        """Return how many of the steps an edit leaves out."""
+        run = steps * strength
+        return int(steps - run) if self.rounds_up else steps - int(run)
 
     def told(self, scheduler: DiffusersScheduler, steps: int, tokens: int) -> dict[str, object]:
         """Return what `set_timesteps` gets besides, for a picture of so many tokens."""

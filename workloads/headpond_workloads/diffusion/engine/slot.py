@@ -45,6 +45,8 @@ class Prepared:
         guided: Whether it takes a second row.
         guidance: As asked for, or the bundle's.
         table: Its schedule.
+        steps: As asked for, or the bundle's; the table has those that are run.
+        strength: The part of them that is run; None where it begins from noise alone.
         scheduler: The schedule's name.
         seed: Of its noise.
         width: Pixels.
@@ -60,6 +62,8 @@ class Prepared:
     guided: bool
     guidance: float
     table: Table
+    steps: int
+    strength: float | None
     scheduler: str
     seed: int
     width: int
@@ -181,7 +185,8 @@ class Slot:
                 width=prepared.width,
                 height=prepared.height,
                 seed=prepared.seed,
-                steps=prepared.table.steps,
+                steps=prepared.steps,
+                strength=prepared.strength,
                 guidance=prepared.guidance,
                 scheduler=prepared.scheduler,
                 text_tokens=prepared.prompt.count,

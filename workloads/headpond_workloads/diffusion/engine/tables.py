@@ -60,12 +60,12 @@ class Tables:
 
         Args:
             steps: As asked for.
-            strength: The part of them that is run.
+            strength: The part of them that is run; the last one always is.
             picture: Whether the latents begin as a picture's with noise, not as noise alone.
             tokens: Of the picture, by which some schedules are shifted.
 
         Raises:
-            InvalidRequest: The scheduler can't do so many steps, or none is left.
+            InvalidRequest: The scheduler can't do so many steps.
         """
         return self._kept(steps, strength, picture, tokens if is_shifted(self._scheduler) else 0)
 
@@ -79,14 +79,11 @@ class Tables:
             scheduler = _laid_out(self._scheduler, self._layout, steps, tokens)
         except ValueError as error:
             raise InvalidRequest(str(error), param="num_inference_steps") from None
-        skipped = max(steps - min(int(steps * strength), steps), 0)
-        timesteps = scheduler.timesteps[skipped * scheduler.order :]
-        if not len(timesteps):
-            raise InvalidRequest(
-                f"a strength of {strength} leaves none of {steps} steps", param="strength"
-            )
+        skipped = self._layout.skipped(steps, strength) * scheduler.order
+        skipped = min(skipped, len(scheduler.timesteps) - scheduler.order)
+        timesteps = scheduler.timesteps[skipped:]
         if skipped and hasattr(scheduler, "set_begin_index"):
-            scheduler.set_begin_index(skipped * scheduler.order)
+            scheduler.set_begin_index(skipped)
         solo = None if self._linear else Solo(copy.deepcopy(scheduler), timesteps)
         try:
             table = probed(scheduler, timesteps, picture=picture)
