@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +27,7 @@ from headpond.units import Work
 from headpond_workloads.diffusion.engine import solver
 from headpond_workloads.diffusion.engine.engine import DiffusionEngine
 from headpond_workloads.diffusion.engine.preview import Linear
+from headpond_workloads.diffusion.engine.slot import Pixels
 from headpond_workloads.diffusion.items import (
     Encoding,
     Medium,
@@ -126,6 +129,22 @@ def test_the_linear_preview_adds_up_channels() -> None:
             "mask",
             InvalidRequest,
         ),
+        *(
+            (
+                Picture(
+                    prompt="a",
+                    seed=0,
+                    source=Source(
+                        image=saved(scene(32, 32), "PNG"),
+                        mask=saved(Image.new("RGBA", (32, 32), (0, 0, 0, alpha)), "PNG"),
+                        strength=0.5,
+                    ),
+                ),
+                "mask",
+                InvalidRequest,
+            )
+            for alpha in (255, 128)
+        ),
     ],
 )
 def test_what_the_model_cannot_paint_is_refused(
@@ -134,6 +153,26 @@ def test_what_the_model_cannot_paint_is_refused(
     with pytest.raises(error) as refusal:
         engine().plan(picture, "")
     assert refusal.value.param == param
+
+
+def test_pictures_of_one_call_share_what_they_begin_from() -> None:
+    image, hole = saved(scene(32, 32), "PNG"), saved(Image.new("RGBA", (32, 32)), "PNG")
+
+    def begun(mask: bytes | None, *, size: int = 32, strength: float = 0.5) -> Pixels | None:
+        source = Source(image=bytes(bytearray(image)), mask=mask, strength=strength)
+        picture = Picture(prompt="a", seed=0, width=size, height=size, source=source)
+        return engine().plan(picture, "").prepared.source
+
+    first = begun(None)
+    assert first is not None
+    assert begun(None) is first
+    assert begun(None, strength=0.7) is first
+    assert begun(None, size=64) is not first
+    assert begun(hole) is not first
+    gone = weakref.ref(first)
+    del first
+    gc.collect()
+    assert gone() is None
 
 
 def test_pndm_tells_the_steps_that_were_asked_for() -> None:

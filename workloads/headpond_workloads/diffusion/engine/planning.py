@@ -10,7 +10,7 @@ from headpond.errors import InvalidRequest, UnsupportedParameter
 from headpond_workloads.diffusion.engine.conditioning import Conditioning, Read
 from headpond_workloads.diffusion.engine.options import Outputs
 from headpond_workloads.diffusion.engine.slot import Pixels, Prepared
-from headpond_workloads.diffusion.engine.sources import pixels_of
+from headpond_workloads.diffusion.engine.sources import Sources
 from headpond_workloads.diffusion.engine.table import Table
 from headpond_workloads.diffusion.engine.tables import Tables
 from headpond_workloads.diffusion.items import Picture, Scheduler
@@ -51,6 +51,7 @@ class Planning:
         self._tables = tables
         self._defaults = defaults
         self._bounds = bounds
+        self._sources = Sources(bounds.factor)
 
     def plan(self, picture: Picture) -> Plan[Prepared]:
         """Lay out a picture.
@@ -146,7 +147,7 @@ class Planning:
     def _source(self, picture: Picture, width: int, height: int) -> Pixels | None:
         if picture.source is None:
             return None
-        return pixels_of(picture.source, width, height, self._bounds.factor)
+        return self._sources.pixels(picture.source, width, height)
 
 
 def _spread(previews: int, steps: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from headpond_workloads.diffusion.items import Encoding, Painted, Preview, Start
 Output = Started | Stepped | Preview | Painted
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, weakref_slot=True)
 class Pixels:
     """A picture to begin from, as the autoencoder takes it.
 

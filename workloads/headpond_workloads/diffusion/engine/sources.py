@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from hashlib import sha256
+
 import numpy as np
 import torch
 from PIL import Image
@@ -17,6 +20,39 @@ MAX_SOURCE_PIXELS = 50_000_000
 """The largest picture that is decoded, whatever becomes of it."""
 
 
+class Sources:
+    """Decodes what pictures begin from; those that begin alike share what was decoded.
+
+    The pictures of one call do. Nothing is held but by the pictures themselves.
+    """
+
+    def __init__(self, factor: int) -> None:
+        """Start with nothing decoded.
+
+        Args:
+            factor: Pixels that a place of the latents is wide.
+        """
+        self._factor = factor
+        self._held: weakref.WeakValueDictionary[tuple[bytes, bytes, int, int], Pixels] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def pixels(self, source: Source, width: int, height: int) -> Pixels:
+        """Return a picture, and its mask, at the size that is to be painted.
+
+        Raises:
+            InvalidRequest: A file can't be read, or the mask has another size or paints nothing.
+            PayloadTooLarge: It has more than `MAX_SOURCE_PIXELS`.
+        """
+        image = sha256(source.image).digest()
+        mask = b"" if source.mask is None else sha256(source.mask).digest()
+        key = image, mask, width, height
+        found = self._held.get(key)
+        if found is None:
+            found = self._held[key] = pixels_of(source, width, height, self._factor)
+        return found
+
+
 def pixels_of(source: Source, width: int, height: int, factor: int) -> Pixels:
     """Decode a picture, and its mask.
 
@@ -27,7 +63,7 @@ def pixels_of(source: Source, width: int, height: int, factor: int) -> Pixels:
         factor: Pixels that a place of the latents is wide.
 
     Raises:
-        InvalidRequest: A file can't be read, or the mask has another size.
+        InvalidRequest: A file can't be read, or the mask has another size or paints nothing.
         PayloadTooLarge: It has more than `MAX_SOURCE_PIXELS`.
     """
     limit = MAX_SOURCE_PIXELS
@@ -45,6 +81,11 @@ def pixels_of(source: Source, width: int, height: int, factor: int) -> Pixels:
         )
     painted = (_resized(shade, width, height) >= 0.5).float()
     mask = functional.interpolate(painted, size=(height // factor, width // factor))
+    if not mask.any():
+        raise InvalidRequest(
+            "the mask leaves nothing to paint: no place of the latents is transparent by half",
+            param="mask",
+        )
     return Pixels(image=image, mask=mask[0])
 
 
