@@ -288,6 +288,8 @@ async def test_a_stream_is_refused_before_its_first_event(app: ASGIApp, field: s
         ({"image": text(saved(scene(16, 16), "PNG")), "mask": text(MASK)}, 400, "mask"),
         ({"image": text(PICTURE), "strength": 0}, 400, "strength"),
         ({"image": text(PICTURE), "strength": 1.1}, 400, "strength"),
+        ({"image": text(PICTURE), "style": "vivid"}, 400, "style"),
+        ({"image": text(PICTURE), "moderation": "high"}, 400, "moderation"),
         ({"image": text(PICTURE), "input_fidelity": "high"}, 400, "input_fidelity"),
         ({"image": text(PICTURE), "markup": text(MASK)}, 400, "markup"),
     ],
@@ -297,6 +299,19 @@ async def test_what_is_wrong_with_an_edit_is_named(
 ) -> None:
     request = await send(app, EDITS_PATH, **fields)
     assert (request.status, json.loads(request.body)["error"]["param"]) == (status, param)
+
+
+async def test_messages_say_what_is_meant(app: ASGIApp) -> None:
+    picture = {"image": text(PICTURE)}
+    for path, fields, message in (
+        (GENERATIONS_PATH, {"progress": True}, "progress comes in a stream"),
+        (GENERATIONS_PATH, {"partial_images": 1}, "partial images come in a stream"),
+        (EDITS_PATH, {**picture, "mask": text(b"no mask")}, "the mask is no PNG"),
+        (EDITS_PATH, {**picture, "mask": text(MASK[:60])}, "the mask cannot be decoded"),
+        (EDITS_PATH, {**picture, "mask": text(PICTURE)}, "the mask says of no part"),
+    ):
+        request = await send(app, path, **fields)
+        assert message in json.loads(request.body)["error"]["message"]
 
 
 async def test_variations_are_refused_clearly(app: ASGIApp) -> None:

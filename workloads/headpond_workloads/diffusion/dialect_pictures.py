@@ -25,6 +25,7 @@ from headpond_workloads.diffusion.schema_fields import PictureFields
 
 _DRAWN_SEEDS = 2**32
 _FULL_QUALITY = 100
+_STREAMED = {"partial_images": "partial images come", "progress": "progress comes"}
 _REPAINT = 0.8
 """The strength of edits that don't say; all of it where a mask says what to keep."""
 
@@ -108,11 +109,13 @@ class PictureExchange(Exchange):
                 "pictures are not kept here, so there is no URL to them; ask for b64_json",
                 param="response_format",
             )
+        if request.style is not None:
+            raise UnsupportedParameter("say in the prompt which style you want", param="style")
         if request.background == "transparent":
             raise UnsupportedParameter("pictures are opaque", param="background")
-        for name in ("partial_images", "progress"):
+        for name, noun in _STREAMED.items():
             if getattr(request, name) and not request.stream:
-                raise InvalidRequest(f"{name} come in a stream; set stream", param=name)
+                raise InvalidRequest(f"{noun} in a stream; set stream", param=name)
 
     def _encoding(self) -> Encoding:
         medium = self._request.output_format or Medium.PNG
@@ -131,18 +134,6 @@ class GenerationExchange(PictureExchange):
     def __init__(self, request: GenerationRequest) -> None:
         """Read a request of the right types."""
         super().__init__(request, GENERATION)
-        self._style = request.style
-
-    def ask(self) -> Ask:
-        """Return one item for each picture.
-
-        Raises:
-            InvalidRequest: Fields that contradict each other.
-            UnsupportedParameter: Something the dialect knows and no model here does.
-        """
-        if self._style is not None:
-            raise UnsupportedParameter("say in the prompt which style you want", param="style")
-        return super().ask()
 
 
 class EditExchange(PictureExchange):

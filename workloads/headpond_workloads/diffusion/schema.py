@@ -37,14 +37,6 @@ _FILE = "The file itself in a form; base64, or a `data:` URL, in JSON."
 class GenerationRequest(PictureFields):
     """Pictures that are asked for by text."""
 
-    moderation: Annotated[
-        Literal["low", "auto"] | None,
-        Field(description="Changes nothing: prompts and pictures are not judged here."),
-    ] = None
-    style: Annotated[str | None, Field(description="Refused: a style belongs into the prompt.")] = (
-        None
-    )
-
 
 class EditRequest(PictureFields):
     """A picture that is to be changed as a text says."""

@@ -124,6 +124,14 @@ class PictureFields(BaseModel):
         FormText,
         Field(description="Changes nothing: `num_inference_steps` does."),
     ] = None
+    moderation: Annotated[
+        Literal["low", "auto"] | None,
+        FormText,
+        Field(description="Changes nothing: prompts and pictures are not judged here."),
+    ] = None
+    style: Annotated[
+        str | None, FormText, Field(description="Refused: a style belongs into the prompt.")
+    ] = None
     background: Annotated[
         Literal["auto", "opaque", "transparent"] | None,
         FormText,

@@ -50,7 +50,7 @@ def counted() -> Iterator[int]:
         TooManyParts: There are more than `MOST_PARTS`.
     """
     yield from range(MOST_PARTS)
-    raise TooManyParts(f"the image is in more than {MOST_PARTS} parts")
+    raise TooManyParts(f"is in more than {MOST_PARTS} parts")
 
 
 def uint16(data: bytes, at: int) -> int:

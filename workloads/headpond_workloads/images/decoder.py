@@ -107,8 +107,9 @@ def decode(data: bytes, *, max_pixels: int, needed: int, param: str) -> Picture:
         PayloadTooLarge: It says that it has more than `max_pixels`.
         InvalidRequest: It is none of the formats, or broken.
     """
-    with _refusing(param):
-        image, pixels = _upright(data, max_pixels, needed, param)
+    subject = _Subject(noun="image", param=param)
+    with _refusing(subject):
+        image, pixels = _upright(data, max_pixels, needed, subject)
         profile = image.info.get("icc_profile")
         image = _eight_bits(image)
         image = _opaque(image)
@@ -127,38 +128,55 @@ def decode_transparency(data: bytes, *, max_pixels: int, param: str) -> Image.Im
         PayloadTooLarge: It says that it has more than `max_pixels`.
         InvalidRequest: It is none of the formats, or broken, or says nothing of transparency.
     """
-    with _refusing(param):
-        image, _ = _upright(data, max_pixels, 0, param)
+    subject = _Subject(noun="mask", param=param)
+    with _refusing(subject):
+        image, _ = _upright(data, max_pixels, 0, subject)
         if not image.has_transparency_data:
-            raise InvalidRequest("the image says of no part that it is transparent", param=param)
+            raise subject.refused("says of no part that it is transparent")
         return ImageChops.invert(in_mode(_eight_bits(image), "RGBA").getchannel("A"))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Subject:
+    """What errors are about: what the file is, and the field it came in."""
+
+    noun: str
+    param: str
+
+    def refused(self, why: str) -> InvalidRequest:
+        return InvalidRequest(f"the {self.noun} {why}", param=self.param)
+
+    def too_large(self, why: str) -> PayloadTooLarge:
+        return PayloadTooLarge(f"the {self.noun} {why}", param=self.param)
+
+
 @contextmanager
-def _refusing(param: str) -> Iterator[None]:
+def _refusing(subject: _Subject) -> Iterator[None]:
     """Turn what broken files make Pillow raise into a refusal."""
     try:
         yield
     except TooManyParts as error:
-        raise InvalidRequest(str(error), param=param) from None
+        raise subject.refused(str(error)) from None
     except UNREADABLE:
-        raise InvalidRequest("the image cannot be decoded: it is broken", param=param) from None
+        raise subject.refused("cannot be decoded: it is broken") from None
     except MemoryError:
-        raise PayloadTooLarge("the image takes too much memory to decode", param=param) from None
+        raise subject.too_large("takes too much memory to decode") from None
 
 
-def _upright(data: bytes, max_pixels: int, needed: int, param: str) -> tuple[Image.Image, int]:
+def _upright(
+    data: bytes, max_pixels: int, needed: int, subject: _Subject
+) -> tuple[Image.Image, int]:
     """Return the image of a file, the right way up, and the pixels that its header says."""
-    reader, read = _reader(data, param)
+    reader, read = _reader(data, subject)
     container = read(data)
     if container.size is not None:
-        _check_pixels(container.size, max_pixels, param)
+        _check_pixels(container.size, max_pixels, subject)
     if container.scans > MOST_SCANS:
-        raise InvalidRequest(f"a JPEG may have {MOST_SCANS} scans", param=param)
+        raise InvalidRequest(f"a JPEG may have {MOST_SCANS} scans", param=subject.param)
     if container.run_lengths:
-        raise InvalidRequest("a BMP that is run-length encoded is not read", param=param)
+        raise InvalidRequest("a BMP that is run-length encoded is not read", param=subject.param)
     with reader(io.BytesIO(container.data)) as file:
-        pixels = _check_pixels(file.size, max_pixels, param)
+        pixels = _check_pixels(file.size, max_pixels, subject)
         if needed:
             file.draft("RGB", (needed * REDUCE_MARGIN, needed * REDUCE_MARGIN))
         file.load()
@@ -166,22 +184,19 @@ def _upright(data: bytes, max_pixels: int, needed: int, param: str) -> tuple[Ima
     return file if turn is None else file.transpose(turn), pixels
 
 
-def _reader(data: bytes, param: str) -> Reader:
+def _reader(data: bytes, subject: _Subject) -> Reader:
     for start, at, more, reader in _READERS:
         if data.startswith(start) and data.startswith(more, at):
             return reader
-    raise InvalidRequest("the image is no PNG, JPEG, WEBP, GIF or BMP", param=param)
+    raise subject.refused("is no PNG, JPEG, WEBP, GIF or BMP")
 
 
-def _check_pixels(size: Size, max_pixels: int, param: str) -> int:
+def _check_pixels(size: Size, max_pixels: int, subject: _Subject) -> int:
     if min(size) < 1:
-        raise InvalidRequest("the image does not say how large it is", param=param)
+        raise subject.refused("does not say how large it is")
     pixels = size[0] * size[1]
     if pixels > max_pixels:
-        raise PayloadTooLarge(
-            f"the image has {size[0]} x {size[1]} pixels, and {max_pixels} are allowed",
-            param=param,
-        )
+        raise subject.too_large(f"has {size[0]} x {size[1]} pixels, and {max_pixels} are allowed")
     return pixels
 
 
