@@ -14,12 +14,18 @@ from headpond.errors import InvalidRequest
 FormValue = str | bytes | list[str | bytes]
 
 _MEDIA_TYPE = "multipart/form-data"
+_URLENCODED = "application/x-www-form-urlencoded"
 _MOST_PARTS = 1024
 
 
 def is_form(content_type: str) -> bool:
     """Say whether a body of this content type is a form."""
-    return content_type.partition(";")[0].strip().lower() == _MEDIA_TYPE
+    return _media_type(content_type) == _MEDIA_TYPE
+
+
+def is_urlencoded(body: bytes, content_type: str) -> bool:
+    """Say whether a body is a urlencoded form, and not JSON that a client called one."""
+    return _media_type(content_type) == _URLENCODED and body.lstrip()[:1] not in (b"{", b"[")
 
 
 def read_form(body: bytes, content_type: str) -> dict[str, FormValue]:
@@ -49,6 +55,10 @@ def read_form(body: bytes, content_type: str) -> dict[str, FormValue]:
         else:
             fields[bare] = [before, value]
     return fields
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _parts(body: bytes, boundary: str) -> list[tuple[str, str | bytes]]:

@@ -102,6 +102,14 @@ async def test_content_type_does_not_matter_when_the_body_parses(app: ASGIApp) -
         assert (await post(app, body, headers={"content-type": given})).status == 404
 
 
+async def test_a_urlencoded_form_is_called_so(app: ASGIApp) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
+    for body, message in ((b"model=a&text=x", "a urlencoded form"), (b'{"model": ', "valid JSON")):
+        request = await post(app, body, headers=headers)
+        assert request.status == 400
+        assert message in json.loads(request.body)["error"]["message"]
+
+
 async def test_an_unknown_model_is_a_404_about_the_model(app: ASGIApp) -> None:
     request = await post(app, json.dumps({"model": "unknown", "text": "x"}).encode())
     assert request.status == 404

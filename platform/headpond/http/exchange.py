@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from headpond.call import Answer, Ended, Event
 from headpond.dialect import Ask, Exchange, Incoming, ItemEvent, Route
-from headpond.errors import UnsupportedParameter, WorkerLost
+from headpond.errors import InvalidRequest, UnsupportedParameter, WorkerLost
+from headpond.form import is_urlencoded
 from headpond.http.errors import invalid_request
 
 
@@ -23,6 +24,9 @@ def read_exchange(route: Route, incoming: Incoming) -> tuple[Exchange, Ask]:
     try:
         exchange = route.read(incoming)
     except ValidationError as error:
+        if is_urlencoded(incoming.body, incoming.content_type):
+            wanted = "JSON, or multipart/form-data" if route.form else "JSON"
+            raise InvalidRequest(f"The body is a urlencoded form; send {wanted}.") from None
         raise invalid_request(error, incoming.body) from None
     ask = exchange.ask()
     if ask.stream and route.chunk is None:

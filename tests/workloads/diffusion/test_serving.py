@@ -301,6 +301,12 @@ async def test_what_is_wrong_with_an_edit_is_named(
     assert (request.status, json.loads(request.body)["error"]["param"]) == (status, param)
 
 
+async def test_a_urlencoded_form_is_told_of_the_other(app: ASGIApp) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    request = AsgiRequest(path=EDITS_PATH, parts=[b"prompt=a&image=b"], headers=headers)
+    assert "multipart/form-data" in json.loads((await request.run(app)).body)["error"]["message"]
+
+
 async def test_messages_say_what_is_meant(app: ASGIApp) -> None:
     picture = {"image": text(PICTURE)}
     for path, fields, message in (
