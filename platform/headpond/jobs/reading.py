@@ -29,8 +29,11 @@ from headpond.jobs.records import unreadable
 from headpond.jobs.roots import Roots
 
 MOST_RECORDS = 50_000
+"""Lines that are no records count too: each is told of."""
 MOST_PREFIX_RECORDS = 1_000_000
 MOST_LINE_BYTES = 64 * 2**20
+MOST_ERRORS = 100
+"""So many bad lines are listed; of the others it is said how many they are."""
 
 SHARD_RECORDS = 1024
 SHARD_BYTES = 4 * 2**20
@@ -47,12 +50,31 @@ class Scan:
     Attributes:
         offsets: Where each record begins.
         lengths: How long it is, without its newline.
-        errors: What is wrong, in order.
+        bad: How many lines are no records.
+        errors: What is wrong with the first of them, in order.
+        fatal: Why the file can't be run at all.
     """
 
     offsets: array[int] = field(default_factory=lambda: array("q"))
     lengths: array[int] = field(default_factory=lambda: array("q"))
+    bad: int = 0
     errors: list[LineError] = field(default_factory=list)
+    fatal: LineError | None = None
+
+    def refuse(self, problem: LineError) -> None:
+        """Count a bad line, and keep what is wrong with it while there is room."""
+        self.bad += 1
+        if len(self.errors) < MOST_ERRORS:
+            self.errors.append(problem)
+
+    def listed(self) -> Sequence[LineError]:
+        """Return why the file can't be run, in a list of bounded length."""
+        if self.fatal is not None:
+            return [self.fatal]
+        if self.bad == len(self.errors):
+            return self.errors
+        more = LineError("more_errors", f"{self.bad - len(self.errors)} more lines are wrong.")
+        return [*self.errors, more]
 
     def shards(self) -> Iterator[list[int]]:
         """Cut the records into shards, the longest first; yields their positions here."""
@@ -100,16 +122,16 @@ async def read_input(claim: Claim, objects: Objects, roots: Roots) -> Input:
                     LineError(error.code or "invalid_request", error.message, param=error.param)
                 ]
             )
-        scan = await asyncio.to_thread(scan_lines, path, claim.job, lineage)
-        fatal = [error for error in scan.errors if error.line is None]
-        if fatal or (scan.errors and not skip):
-            return Input(errors=fatal or scan.errors[:MOST_RECORDS])
+        lines = Path(folder, "invalid.jsonl")
+        scan = await asyncio.to_thread(scan_lines, path, claim.job, lineage, lines)
+        if scan.fatal is not None or (scan.bad and not skip):
+            return Input(errors=scan.listed())
         prefix = f"jobs/{claim.job.id}/{claim.fence}"
         spans = [
             await _write_shard(objects, path, scan, shard, f"{prefix}/shard-{number}.jsonl")
             for number, shard in enumerate(scan.shards())
         ]
-    bad = await _write_bad(objects, scan.errors, f"{prefix}/invalid.jsonl")
+        bad = await _write_bad(objects, lines, scan.bad, f"{prefix}/invalid.jsonl")
     listed = None
     if lineage.objects:
         key = f"{prefix}/input.json"
@@ -130,26 +152,37 @@ async def _fetch(claim: Claim, objects: Objects, roots: Roots, path: Path) -> Li
     return Lineage()
 
 
-def scan_lines(path: Path, job: Job, lineage: Lineage) -> Scan:
-    """Check every line of an input against what its job says."""
+def scan_lines(path: Path, job: Job, lineage: Lineage, bad: Path) -> Scan:
+    """Check every line of an input against what its job says.
+
+    Args:
+        path: The input.
+        job: The job.
+        lineage: The objects that it was gathered from.
+        bad: Gets the error lines of what are no records.
+    """
     scan, seen = Scan(), dict[str, int]()
     most = MOST_PREFIX_RECORDS if lineage.objects else MOST_RECORDS
-    with path.open("rb") as file:
-        for number, (offset, line) in enumerate(_lines(file), start=1):
-            problem = _Line(number, line, lineage).problem(job, seen) if line.strip() else None
-            if problem is not None:
-                scan.errors.append(problem)
-            elif line.strip():
-                scan.offsets.append(offset)
-                scan.lengths.append(len(line.rstrip(b"\r\n")))
-            if len(scan.offsets) > most:
+    with path.open("rb") as file, bad.open("wb") as refused:
+        for number, (offset, content) in enumerate(_lines(file), start=1):
+            if not content.strip():
+                continue
+            if len(scan.offsets) + scan.bad == most:
                 text = f"The input has more than {most} records."
-                scan.errors.append(LineError("too_many_tasks", text))
+                scan.fatal = LineError("too_many_tasks", text)
                 return scan
-    if not scan.offsets and not scan.errors:
-        scan.errors.append(LineError("empty_file", "The input has no records."))
+            line = _Line(number, content, _object(content), lineage)
+            problem = line.problem(job, seen)
+            if problem is None:
+                scan.offsets.append(offset)
+                scan.lengths.append(len(content.rstrip(b"\r\n")))
+            else:
+                scan.refuse(problem)
+                refused.write(unreadable(problem, line.custom_id).line)
+    if not scan.offsets and not scan.bad:
+        scan.fatal = LineError("empty_file", "The input has no records.")
     elif scan.offsets and job.bundle is None:
-        scan.errors.append(_no_model(job))
+        scan.fatal = _no_model(job)
     return scan
 
 
@@ -164,31 +197,43 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             offset += len(rest)
 
 
+def _object(content: bytes) -> Mapping[str, object] | None:
+    """Return what a line says; None when that is no JSON object."""
+    try:
+        given = orjson.loads(content)
+    except ValueError:
+        return None
+    return given if isinstance(given, dict) else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Line:
     """One line that is not blank."""
 
     number: int
     content: bytes
+    given: Mapping[str, object] | None
     lineage: Lineage
+
+    @property
+    def custom_id(self) -> str | None:
+        """The record's name, when it has a proper one."""
+        name = None if self.given is None else self.given.get("custom_id")
+        return name if isinstance(name, str) and name else None
 
     def problem(self, job: Job, seen: dict[str, int]) -> LineError | None:
         """Return the first thing that is wrong with it; `seen` gets its name."""
         if len(self.content) >= MOST_LINE_BYTES:
             return self._error("line_too_large", f"It is longer than {MOST_LINE_BYTES} bytes.")
-        try:
-            given = orjson.loads(self.content)
-        except ValueError:
-            return self._error("invalid_json_line", "It is not valid JSON.")
-        if not isinstance(given, dict):
+        if self.given is None:
             return self._error("invalid_json_line", "It is not a JSON object.")
-        return self._field_problem(given, job) or self._name_problem(given, seen)
+        return self._field_problem(self.given, job) or self._name_problem(self.given, seen)
 
     def _field_problem(self, given: Mapping[str, object], job: Job) -> LineError | None:
         for name in ("custom_id", "method", "url", "body"):
             if given.get(name) is None:
                 return self._error("missing_required_parameter", f"`{name}` is missing.", name)
-        if not isinstance(given["custom_id"], str) or not given["custom_id"]:
+        if self.custom_id is None:
             return self._error("invalid_type", "`custom_id` is no text, or empty.", "custom_id")
         if given["method"] != "POST":
             return self._error("invalid_method", "`method` is not `POST`.", "method")
@@ -252,9 +297,9 @@ def _gathered(path: Path, scan: Scan, shard: Sequence[int]) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-async def _write_bad(objects: Objects, errors: Sequence[LineError], key: str) -> ShardResult | None:
-    if not errors:
+async def _write_bad(objects: Objects, lines: Path, count: int, key: str) -> ShardResult | None:
+    if not count:
         return None
-    stored = await objects.put(key, b"".join(unreadable(error).line for error in errors))
+    stored = await objects.put(key, lines)
     part = Part(key=key, bytes=stored.bytes, sha256=stored.sha256)
-    return ShardResult(completed=0, failed=len(errors), error=part)
+    return ShardResult(completed=0, failed=count, error=part)

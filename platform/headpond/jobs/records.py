@@ -121,9 +121,9 @@ def poisoned(record: Record, attempts: int) -> ResultLine:
     )
 
 
-def unreadable(error: LineError) -> ResultLine:
-    """Return the error line of an input line that is no record."""
-    return failed(None, error.code, f"Line {error.line}: {error.message}")
+def unreadable(error: LineError, custom_id: str | None) -> ResultLine:
+    """Return the error line of an input line that is no record, with its name if it has one."""
+    return failed(custom_id, error.code, f"Line {error.line}: {error.message}")
 
 
 def failed(custom_id: str | None, code: str, message: str) -> ResultLine:

@@ -23,6 +23,7 @@ from headpond.errors import EngineFailed, InvalidRequest, Overloaded, WorkerLost
 from headpond.jobs.computing import Pace
 from headpond.jobs.job import Job, JobStatus
 from headpond.jobs.leases import Leases
+from headpond.jobs.reading import MOST_RECORDS
 from headpond.testing.clock import FakeClock
 from headpond.testing.echo_dialect import EchoItem
 from mortality import Death
@@ -121,6 +122,25 @@ async def test_bad_lines_are_passed_over_when_that_is_asked(mill: Mill) -> None:
     output, error = await mill.lines(job)
     assert [line["custom_id"] for line in output] == ["a"]
     assert sorted(line["error"]["code"] for line in error) == sorted(c for _, c in BAD_LINES)
+    named = [line["custom_id"] for line in error if line["custom_id"] is not None]
+    assert named == ["a", "c", "d", "e", "h", "i"]
+
+
+async def test_of_many_bad_lines_some_are_listed_and_the_others_counted(mill: Mill) -> None:
+    job = await mill.submit(as_jsonl([echo_line("a"), *["x"] * 300]))
+    await mill.drain()
+    job = await mill.job(job)
+    assert job.status is JobStatus.FAILED
+    assert [error.line for error in job.errors] == [*range(2, 102), None]
+    assert (job.errors[-1].code, "200" in job.errors[-1].message) == ("more_errors", True)
+
+
+@pytest.mark.parametrize("on_invalid_line", ["fail", "skip"])
+async def test_bad_lines_count_as_records(mill: Mill, on_invalid_line: str) -> None:
+    content = as_jsonl([echo_line("a")]) + b"x\n" * MOST_RECORDS
+    job = await mill.submit(content, on_invalid_line=on_invalid_line)
+    await mill.drain()
+    assert [error.code for error in (await mill.job(job)).errors] == ["too_many_tasks"]
 
 
 @pytest.mark.parametrize(
