@@ -8,6 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ from headpond.call import ModelCard
 from headpond.jobs.computing import Pace
 from headpond.jobs.database import Database
 from headpond.jobs.endpoints import batch_endpoints
-from headpond.jobs.gathering import first_record
+from headpond.jobs.gathering import first_records
 from headpond.jobs.job import Job, NewFile, NewJob, Source, Target
 from headpond.jobs.objects import Objects
-from headpond.jobs.pinning import first_line, pin
+from headpond.jobs.pinning import first_lines, pin
 from headpond.jobs.prefixes import open_source
 from headpond.jobs.roots import Roots
 from headpond.jobs.store import Jobs, new_file_id, new_job_id
@@ -106,8 +107,8 @@ class Mill:
                 key=key,
             )
         )
-        line = await first_line(self.objects, key)
-        pinned = pin(line, self.endpoints[endpoint], self.backend, job_id)
+        async with aclosing(first_lines(self.objects, key)) as lines:
+            pinned = await pin(lines, self.endpoints[endpoint], self.backend, job_id)
         return await self.jobs.create(
             NewJob(
                 id=job_id,
@@ -126,8 +127,8 @@ class Mill:
         """Make a job over a prefix, as the API does."""
         job_id = new_job_id()
         folder, entries = await open_source(self.roots, source, TENANT)
-        line = await first_record(folder, entries, source)
-        pinned = pin(line, self.endpoints[ENDPOINT], self.backend, job_id)
+        async with aclosing(first_records(folder, entries, source)) as lines:
+            pinned = await pin(lines, self.endpoints[ENDPOINT], self.backend, job_id)
         return await self.jobs.create(
             NewJob(
                 id=job_id,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -23,9 +24,9 @@ from headpond.http.listing import Paging, path_id
 from headpond.http.responses import json_response
 from headpond.jobs.access import JobsAccess
 from headpond.jobs.endpoints import BatchEndpoint
-from headpond.jobs.gathering import first_record
+from headpond.jobs.gathering import first_records
 from headpond.jobs.job import NewJob, Source, Target
-from headpond.jobs.pinning import first_line, pin
+from headpond.jobs.pinning import first_lines, pin
 from headpond.jobs.prefixes import open_source, require_new
 from headpond.jobs.store import Jobs, new_job_id
 from headpond.jobs_wire import (
@@ -131,10 +132,11 @@ class Batches:
         job_id = new_job_id()
         source, target = _source(asked), _target(asked)
         if source is not None and target is not None:
-            line = await self._first_record(source, target, caller.tenant)
+            first = await self._first_records(source, target, caller.tenant)
         else:
-            line = await self._first_line(jobs, asked.input_file_id or "", caller.tenant)
-        pinned = pin(line, endpoint, self._backend, job_id)
+            first = await self._first_lines(jobs, asked.input_file_id or "", caller.tenant)
+        async with aclosing(first) as lines:
+            pinned = await pin(lines, endpoint, self._backend, job_id)
         if pinned.model is not None:
             caller.require_model(pinned.model)
         expires = asked.output_expires_after
@@ -155,17 +157,19 @@ class Batches:
             body_sha256=digest,
         )
 
-    async def _first_line(self, jobs: Jobs, file_id: str, tenant: str) -> bytes:
+    async def _first_lines(self, jobs: Jobs, file_id: str, tenant: str) -> AsyncGenerator[bytes]:
         try:
             file = await jobs.file(file_id, tenant)
         except NotFound as error:
             raise InvalidRequest(error.message, param="input_file_id") from None
-        return await first_line(self._access.objects, file.key)
+        return first_lines(self._access.objects, file.key)
 
-    async def _first_record(self, source: Source, target: Target, tenant: str) -> bytes:
+    async def _first_records(
+        self, source: Source, target: Target, tenant: str
+    ) -> AsyncGenerator[bytes]:
         folder, entries = await open_source(self._access.roots, source, tenant)
         await require_new(self._access.roots, source, target, tenant)
-        return await first_record(folder, entries, source)
+        return first_records(folder, entries, source)
 
     def _endpoint(self, path: str) -> BatchEndpoint:
         found = self._endpoints.get(path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from headpond.errors import NotFound
 from headpond.jobs.job import Source
 from headpond.jobs.objects import Entry, Objects
 from headpond.jobs.parquet import UnreadableObject, lines_of
-from headpond.jobs.pinning import first_line
+from headpond.jobs.pinning import first_lines
 
 MOST_OBJECTS = 10_000
 
@@ -85,25 +86,35 @@ async def gather(
     return Lineage(gathered)
 
 
-async def first_record(folder: Objects, entries: Sequence[Entry], source: Source) -> bytes:
-    """Return the first line of a prefix that is not blank; empty when it can't be read.
+async def first_records(
+    folder: Objects, entries: Sequence[Entry], source: Source
+) -> AsyncGenerator[bytes]:
+    """Yield the first lines of the first object of a prefix that has any which can be read.
 
     Raises:
         ObjectsUnavailable: The store failed for too long.
     """
     for entry in entries:
+        found = False
         try:
-            if source.format == "parquet":
-                line = await folder.call_with(
-                    entry.key, lambda file: next(lines_of(file, source, ""), b"")
-                )
-            else:
-                line = await first_line(folder, entry.key)
+            async with aclosing(_firsts(folder, entry, source)) as lines:
+                async for line in lines:
+                    found = found or bool(line.strip())
+                    yield line
         except (NotFound, UnreadableObject):
-            return b""
-        if line.strip():
-            return line
-    return b""
+            return
+        if found:
+            return
+
+
+async def _firsts(folder: Objects, entry: Entry, source: Source) -> AsyncGenerator[bytes]:
+    """Yield the first lines of one object; of Parquet the first."""
+    if source.format == "parquet":
+        yield await folder.call_with(entry.key, lambda file: next(lines_of(file, source, ""), b""))
+        return
+    async with aclosing(first_lines(folder, entry.key)) as lines:
+        async for line in lines:
+            yield line
 
 
 def _append(entry: Entry, part: Path, source: Source, endpoint: str, path: Path) -> Gathered:

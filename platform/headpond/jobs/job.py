@@ -136,7 +136,7 @@ class NewJob:
         id: Chosen by the asker, from `new_job_id`: its alias was resolved by it.
         tenant: Who asks.
         endpoint: The path that every line's `url` names.
-        model: The model that the first line names; None when it names none.
+        model: The model that its lines name; None when they name none.
         bundle: `name@version+digest12`: all its calls go there; None of an unknown model.
         input_file_id: The tenant's file; None of a job over a prefix.
         source: The prefix that it reads; None of a job over a file.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ from headpond.errors import InvalidRequest
 from headpond.jobs.claim import Claim, Part, ShardResult, Span
 from headpond.jobs.errors import ObjectsUnavailable
 from headpond.jobs.gathering import Lineage, gather
+from headpond.jobs.input_line import MOST_LINE_BYTES, InputLine
 from headpond.jobs.job import Job, LineError
 from headpond.jobs.objects import Objects
 from headpond.jobs.parquet import UnreadableObject
@@ -31,7 +32,6 @@ from headpond.jobs.roots import Roots
 MOST_RECORDS = 50_000
 """Lines that are no records count too: each is told of."""
 MOST_PREFIX_RECORDS = 1_000_000
-MOST_LINE_BYTES = 64 * 2**20
 MOST_ERRORS = 100
 """So many bad lines are listed; of the others it is said how many they are."""
 
@@ -171,7 +171,7 @@ def scan_lines(path: Path, job: Job, lineage: Lineage, bad: Path) -> Scan:
                 text = f"The input has more than {most} records."
                 scan.fatal = LineError("too_many_tasks", text)
                 return scan
-            line = _Line(number, content, _object(content), lineage)
+            line = InputLine.of(number, content, lineage)
             problem = line.problem(job, seen)
             if problem is None:
                 scan.offsets.append(offset)
@@ -195,73 +195,6 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         rest = line
         while not rest.endswith(b"\n") and (rest := file.readline(MOST_LINE_BYTES)):
             offset += len(rest)
-
-
-def _object(content: bytes) -> Mapping[str, object] | None:
-    """Return what a line says; None when that is no JSON object."""
-    try:
-        given = orjson.loads(content)
-    except ValueError:
-        return None
-    return given if isinstance(given, dict) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One line that is not blank."""
-
-    number: int
-    content: bytes
-    given: Mapping[str, object] | None
-    lineage: Lineage
-
-    @property
-    def custom_id(self) -> str | None:
-        """The record's name, when it has a proper one."""
-        name = None if self.given is None else self.given.get("custom_id")
-        return name if isinstance(name, str) and name else None
-
-    def problem(self, job: Job, seen: dict[str, int]) -> LineError | None:
-        """Return the first thing that is wrong with it; `seen` gets its name."""
-        if len(self.content) >= MOST_LINE_BYTES:
-            return self._error("line_too_large", f"It is longer than {MOST_LINE_BYTES} bytes.")
-        if self.given is None:
-            return self._error("invalid_json_line", "It is not a JSON object.")
-        return self._field_problem(self.given, job) or self._name_problem(self.given, seen)
-
-    def _field_problem(self, given: Mapping[str, object], job: Job) -> LineError | None:
-        for name in ("custom_id", "method", "url", "body"):
-            if given.get(name) is None:
-                return self._error("missing_required_parameter", f"`{name}` is missing.", name)
-        if self.custom_id is None:
-            return self._error("invalid_type", "`custom_id` is no text, or empty.", "custom_id")
-        if given["method"] != "POST":
-            return self._error("invalid_method", "`method` is not `POST`.", "method")
-        if given["url"] != job.endpoint:
-            text = f"`url` is not the batch's endpoint, `{job.endpoint}`."
-            return self._error("url_mismatch", text, "url")
-        return self._body_problem(given["body"], job)
-
-    def _body_problem(self, body: object, job: Job) -> LineError | None:
-        if not isinstance(body, dict):
-            return self._error("invalid_type", "`body` is no object.", "body")
-        if body.get("model") not in (None, job.model):
-            text = "`body.model` is not that of the first line: a batch has one model."
-            return self._error("model_mismatch", text, "body.model")
-        return None
-
-    def _name_problem(self, given: Mapping[str, object], seen: dict[str, int]) -> LineError | None:
-        name = str(given["custom_id"])
-        other = seen.setdefault(name, self.number)
-        if other == self.number:
-            return None
-        key, line = self.lineage.place(other)
-        text = f"Its `custom_id` is that of line {line}{'' if key is None else f' of `{key}`'}."
-        return self._error("duplicate_custom_id", text, "custom_id")
-
-    def _error(self, code: str, message: str, param: str | None = None) -> LineError:
-        key, line = self.lineage.place(self.number)
-        return LineError(code, message if key is None else f"`{key}`: {message}", line, param)
 
 
 def _no_model(job: Job) -> LineError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from batches import (
     BUNDLE,
+    CARD,
     ENDPOINT,
     TENANT,
     Line,
@@ -97,6 +99,7 @@ BAD_LINES: list[tuple[Line | str, str]] = [
     (echo_line("g", custom_id=7), "invalid_type"),
     (echo_line("h", body=[]), "invalid_type"),
     (echo_line("i", body={"model": "other", "text": "x"}), "model_mismatch"),
+    (echo_line("j", body={"model": 7, "text": "x"}), "invalid_type"),
 ]
 
 
@@ -123,7 +126,21 @@ async def test_bad_lines_are_passed_over_when_that_is_asked(mill: Mill) -> None:
     assert [line["custom_id"] for line in output] == ["a"]
     assert sorted(line["error"]["code"] for line in error) == sorted(c for _, c in BAD_LINES)
     named = [line["custom_id"] for line in error if line["custom_id"] is not None]
-    assert named == ["a", "c", "d", "e", "h", "i"]
+    assert named == ["a", "c", "d", "e", "h", "i", "j"]
+
+
+@pytest.mark.parametrize("first", ["{", echo_line("x", body={"model": "other", "text": "x"})])
+async def test_the_model_is_that_of_the_first_line_that_names_a_served_one(
+    mill: Mill, first: Line | str
+) -> None:
+    # The only model is not taken for granted: there are two.
+    mill.backend.cards = [*mill.backend.cards, replace(CARD, name="second")]
+    lines = [first, echo_line("a", body={"model": "second", "text": "a"})]
+    job = await mill.submit(as_jsonl(lines), on_invalid_line="skip")
+    await mill.drain()
+    job = await mill.job(job)
+    assert (job.status, job.model) == (JobStatus.COMPLETED, "second")
+    assert (job.progress.completed, job.progress.failed) == (1, 1)
 
 
 async def test_of_many_bad_lines_some_are_listed_and_the_others_counted(mill: Mill) -> None:
@@ -135,10 +152,9 @@ async def test_of_many_bad_lines_some_are_listed_and_the_others_counted(mill: Mi
     assert (job.errors[-1].code, "200" in job.errors[-1].message) == ("more_errors", True)
 
 
-@pytest.mark.parametrize("on_invalid_line", ["fail", "skip"])
-async def test_bad_lines_count_as_records(mill: Mill, on_invalid_line: str) -> None:
+async def test_bad_lines_count_as_records(mill: Mill) -> None:
     content = as_jsonl([echo_line("a")]) + b"x\n" * MOST_RECORDS
-    job = await mill.submit(content, on_invalid_line=on_invalid_line)
+    job = await mill.submit(content, on_invalid_line="skip")
     await mill.drain()
     assert [error.code for error in (await mill.job(job)).errors] == ["too_many_tasks"]
 
