@@ -61,7 +61,7 @@ def submit(  # noqa: PLR0913 - an option each
     window: Annotated[str, typer.Option(help="Until the deadline: 24h, 90m.")] = "24h",
     metadata: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
     idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key makes no second batch.")
+        str | None, typer.Option(help="The same key and file make no second batch.")
     ] = None,
     url: Server = None,
     skip_invalid: Annotated[
@@ -90,6 +90,9 @@ def submit(  # noqa: PLR0913 - an option each
             metadata=pairs or None,
             idempotency_key=idempotency_key,
         )
+        if batch.input_file_id != uploaded.id:
+            # An earlier submission has made the batch: nothing needs this upload.
+            client.files.delete(uploaded.id)
         if wait:
             batch = _watched(client, batch.id, None)
     _print(batch, as_json=as_json)

@@ -113,7 +113,9 @@ class Batches:
         caller.require_workload(endpoint.record.name)
         jobs = await self._access.jobs()
         digest = _digest(asked)
-        job = None if key is None else await jobs.made(caller.tenant, key, digest)
+        job = None
+        if key is not None:
+            job = await jobs.made(caller.tenant, key, digest, asked.input_file_id)
         if job is None:
             new = await self._new_job(jobs, caller, asked, endpoint, key, digest)
             job = await jobs.create(new)
@@ -239,8 +241,8 @@ def _window_s(window: str) -> float:
 
 
 def _digest(asked: BatchRequest) -> str:
-    """Return what tells whether a second request asks for the same."""
-    document = json.dumps(asked.model_dump(mode="json"), sort_keys=True)
+    """Return what tells whether a second request asks for the same, but for the file."""
+    document = json.dumps(asked.model_dump(mode="json", exclude={"input_file_id"}), sort_keys=True)
     return hashlib.sha256(document.encode()).hexdigest()
 
 

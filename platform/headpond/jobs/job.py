@@ -146,7 +146,7 @@ class NewJob:
         metadata: The caller's pairs.
         output_expires_after_s: Seconds that its files are kept; None for ever.
         idempotency_key: A second request with the key is answered by the first one's job.
-        body_sha256: Tells whether a second request is the same.
+        body_sha256: Tells whether a second request is the same, but for its file.
     """
 
     id: str

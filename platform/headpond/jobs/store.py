@@ -190,8 +190,16 @@ class Jobs:
             # Another request with the key was quicker: the second look finds its job.
             return await self._database.write(_creation(job))
 
-    async def made(self, tenant: str, idempotency_key: str, body_sha256: str) -> Job | None:
+    async def made(
+        self, tenant: str, idempotency_key: str, body_sha256: str, input_file_id: str
+    ) -> Job | None:
         """Return the job that an earlier request with an idempotency key has made, if any.
+
+        Args:
+            tenant: Who asks.
+            idempotency_key: Theirs.
+            body_sha256: Tells whether both ask for the same, but for the file.
+            input_file_id: The file: another one with the same content is the same input.
 
         Raises:
             IdempotencyConflict: That was another request.
@@ -200,7 +208,7 @@ class Jobs:
         same = tables.jobs.c.idempotency_key == idempotency_key
 
         def find(connection: Connection, now_s: float) -> Job | None:
-            known = _found(connection, tenant, same, body_sha256)
+            known = _found(connection, tenant, same, body_sha256, input_file_id)
             return None if known is None else _job(connection, now_s, known, tenant)
 
         return await self._database.read(find)
@@ -317,18 +325,29 @@ def _known(connection: Connection, job: NewJob) -> str | None:
     same = table.c.id == job.id
     if job.idempotency_key is not None:
         same = or_(same, table.c.idempotency_key == job.idempotency_key)
-    return _found(connection, job.tenant, same, job.body_sha256)
+    return _found(connection, job.tenant, same, job.body_sha256, job.input_file_id)
 
 
 def _found(
-    connection: Connection, tenant: str, same: ColumnElement[bool], body_sha256: str | None
+    connection: Connection,
+    tenant: str,
+    same: ColumnElement[bool],
+    body_sha256: str | None,
+    input_file_id: str,
 ) -> str | None:
-    table = tables.jobs
-    row = connection.execute(
-        select(table.c.id, table.c.body_sha256).where(table.c.tenant == tenant, same)
-    ).one_or_none()
+    table, files = tables.jobs, tables.files
+    row = connection.execute(select(table).where(table.c.tenant == tenant, same)).one_or_none()
     if row is None:
         return None
+    if row.input_file_id != input_file_id:
+        # Who tries again may have uploaded again: it is the content that counts.
+        alike = select(files.c.id).where(
+            files.c.id == input_file_id,
+            files.c.tenant == tenant,
+            files.c.sha256 == row.input_sha256,
+        )
+        if connection.execute(alike).first() is None:
+            raise IdempotencyConflict
     if row.body_sha256 != body_sha256:
         raise IdempotencyConflict
     return str(row.id)

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from batch_server import ENDPOINT, MODEL, batch_server, line, lines
+from headpond import Client
 from headpond.cli import app
 
 
@@ -26,6 +27,11 @@ def located(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(app, ["batch", *words])
+
+
+def uploads() -> int:
+    with Client() as client:
+        return len(client.files.list(purpose="batch", limit=100).data)
 
 
 def submit(tmp_path: Path, content: bytes, *words: str) -> Result:
@@ -66,6 +72,18 @@ def test_records_that_failed_are_told_by_the_exit_code(tmp_path: Path) -> None:
     shown = run("results", batch["id"])
     assert shown.exit_code == 3
     assert [json.loads(text)["custom_id"] for text in shown.stdout.splitlines()] == ["a", "w"]
+
+
+def test_a_key_makes_one_batch_of_the_same_file(tmp_path: Path) -> None:
+    content = lines(line("once"))
+    before = uploads()
+    first, again = (submit(tmp_path, content, "--idempotency-key", "once") for _ in range(2))
+    assert (first.exit_code, again.exit_code) == (0, 0), again.output
+    assert first.stdout == again.stdout
+    assert uploads() == before + 1
+    other = submit(tmp_path, lines(line("other")), "--idempotency-key", "once")
+    assert other.exit_code == 1
+    assert "Traceback" not in other.output
 
 
 def test_what_is_wrong_with_a_file_is_listed(tmp_path: Path) -> None:
