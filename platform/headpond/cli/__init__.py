@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headpond.cli import batch, bundle, up
+from headpond.cli.console import log_to_people
 
 app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
 app.add_typer(batch.app, name="batch")
@@ -35,3 +36,4 @@ def main(
     ] = False,
 ) -> None:
     """Serve every kind of model behind one router."""
+    log_to_people()

@@ -207,18 +207,32 @@ def _code(batch: Batch) -> int:
 
 @contextmanager
 def _writing(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file that appears when it is whole, or standard output."""
+    """Open a file that appears when it is whole, or standard output.
+
+    Raises:
+        typer.BadParameter: The file can't be written.
+    """
     if path is None:
         with nullcontext(sys.stdout.buffer) as target:
             yield target
         return
+    if path.is_dir():
+        raise _unwritable(path, "it is a folder")
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as target:
+        target = part.open("wb")
+    except OSError as error:
+        raise _unwritable(path, error.strerror or type(error).__name__) from None
+    try:
+        with target:
             yield target
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _unwritable(path: Path, reason: str) -> typer.BadParameter:
+    return typer.BadParameter(f"{path} can't be written: {reason}", param_hint="--output")
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

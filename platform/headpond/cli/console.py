@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import structlog
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -12,6 +14,16 @@ from rich.markup import escape
 from headpond.errors import HeadpondError
 
 people = Console(stderr=True)
+
+
+def log_to_people() -> None:
+    """Send log lines, of calls that are tried again, to standard error."""
+    structlog.configure(logger_factory=_logger)
+
+
+def _logger(*_: object) -> structlog.PrintLogger:
+    # Made for each line: standard error may be another one by then.
+    return structlog.PrintLogger(sys.stderr)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from socket import create_server
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -58,6 +59,24 @@ def test_a_batch_is_submitted_watched_and_its_results_written(tmp_path: Path) ->
     cancelled = run("cancel", identifier)
     assert cancelled.exit_code == 1
     assert "completed" in cancelled.stderr
+
+
+def test_results_that_cannot_be_written_are_wrong_usage(tmp_path: Path) -> None:
+    identifier = submit(tmp_path, lines(line("a")), "--wait").stdout.strip()
+    for output in (tmp_path / "missing" / "out.jsonl", tmp_path):
+        done = run("results", identifier, "--output", str(output))
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "--output" in done.stderr
+        assert isinstance(done.exception, SystemExit)
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def test_what_is_tried_again_is_told_on_standard_error() -> None:
+    with create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    done = run("list", "--json", "--url", f"http://127.0.0.1:{port}")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "retry" in done.stderr
 
 
 def test_records_that_failed_are_told_by_the_exit_code(tmp_path: Path) -> None:
