@@ -18,7 +18,6 @@ from headpond.call import Priority
 from headpond.errors import HeadpondError, ModelNotFound, Overloaded, RateLimited, WorkerLost
 from headpond.jobs.asking import Asker, Question
 from headpond.jobs.claim import Orders
-from headpond.jobs.job import JobStatus
 from headpond.jobs.records import Record, ResultLine, poisoned, stopped
 from headpond.units import Work
 
@@ -69,7 +68,6 @@ class ShardRun:
     Attributes:
         tally: What is done so far.
         waits_for: Why it stopped early, when nothing answered.
-        gave_up: Why records were not computed that now have an error for it.
     """
 
     def __init__(
@@ -97,7 +95,6 @@ class ShardRun:
         self._lanes: set[asyncio.Task[None]] = set()
         self.tally = Tally()
         self.waits_for: str | None = None
-        self.gave_up: JobStatus | None = None
 
     def obey(self, orders: Orders) -> None:
         """Take new orders."""
@@ -129,7 +126,6 @@ class ShardRun:
         if self._orders.stop is not None:
             for record in self._records:
                 if record.index not in self._lines:
-                    self.gave_up = self._orders.stop
                     self._keep(record, stopped(record, self._orders.stop))
 
     def done(self) -> list[ResultLine]:

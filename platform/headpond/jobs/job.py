@@ -174,7 +174,7 @@ class Progress:
         completed: Records with a result.
         failed: Records with an error.
         work_total: Estimated work, in bytes of the records' bodies.
-        work_done: The part of it that is done.
+        work_done: The part of it that is done; of records that were given up none is.
         work_per_s: What was done lately; None while nothing was.
         estimated_end_s: Unix time by which all may be done; None while unknown.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import orjson
@@ -38,11 +38,13 @@ class ResultLine:
         line: JSON and a newline.
         completed: Whether it is a result, for the output file; else it is an error.
         work: What it came to.
+        tried: Whether it was to be computed at all.
     """
 
     line: bytes
     completed: bool
     work: Work = field(default_factory=Work)
+    tried: bool = True
 
 
 def records_of(content: bytes, first: int, stop: int) -> list[Record]:
@@ -101,15 +103,11 @@ def refused(record: Record, request_id: str, bundle: str, error: ErrorAnswer) ->
 
 def stopped(record: Record, stop: JobStatus) -> ResultLine:
     """Return the error line of a record that was not computed before its job had to stop."""
+    code, reason = "batch_cancelled", "The batch was cancelled"
     if stop is JobStatus.EXPIRED:
-        return failed(
-            record.custom_id,
-            "batch_expired",
-            "The batch's time was over before this record's turn.",
-        )
-    return failed(
-        record.custom_id, "batch_cancelled", "The batch was cancelled before this record's turn."
-    )
+        code, reason = "batch_expired", "The batch's time was over"
+    line = failed(record.custom_id, code, f"{reason} before this record's turn.")
+    return replace(line, tried=False)
 
 
 def poisoned(record: Record, attempts: int) -> ResultLine:

@@ -13,7 +13,7 @@ from headpond.jobs.errors import JobsUnavailable
 from headpond.jobs.job import JobStatus
 from headpond.jobs.leases import Leases
 from headpond.jobs.objects import Objects
-from headpond.jobs.records import Record, ResultLine, poisoned, records_of
+from headpond.jobs.records import Record, ResultLine, poisoned, records_of, stopped
 from headpond.jobs.results import Results
 
 MOST_FAILURES = 3
@@ -82,8 +82,7 @@ class Shard:
             ObjectsUnavailable: The object store failed for too long.
             JobsUnavailable: The database did not answer.
         """
-        # Nothing is loaded before this: to fail at it is a try in vain too.
-        if self.claim.failures >= MOST_FAILURES and await self._isolated():
+        if await self._isolated():
             return
         records = await self._load()
         run = self._run = ShardRun(records, asker, self._orders, pace, sleep=sleep)
@@ -94,6 +93,19 @@ class Shard:
             self._handing_in = True
         await self._hand_in(run.records, run.done(), run.waits_for)
 
+    async def give_up(self, stop: JobStatus) -> None:
+        """Hand the shard in with an error for each record: its job is to stop.
+
+        Raises:
+            LeaseLost: The shard is not this worker's any more.
+            ObjectsUnavailable: The object store failed for too long.
+            JobsUnavailable: The database did not answer.
+        """
+        if await self._isolated():
+            return
+        records = await self._load()
+        await self._hand_in(records, [stopped(record, stop) for record in records], None)
+
     async def _load(self) -> list[Record]:
         claim = self.claim
         content = await self._objects.get(claim.input_key or "")
@@ -102,9 +114,12 @@ class Shard:
     async def _isolated(self) -> bool:
         """Part a shard that kills its workers; of one record, say that it does.
 
-        A record that only has to be stopped is loaded for its name once more.
+        Nothing is loaded before this: to fail at it is a try in vain too. A record that only
+        has to be stopped is loaded for its name some times more.
         """
         claim = self.claim
+        if claim.failures < MOST_FAILURES:
+            return False
         if claim.stop - claim.first > 1:
             await self._leases.cut(claim, _halves(claim), failures=MOST_FAILURES - 1)
             return True
@@ -141,7 +156,7 @@ class Shard:
         done, left = records[: len(lines)], records[len(lines) :]
         await self._results.hand_in(
             self.claim,
-            self._span(done),
+            replace(self._span(done), work=_tried_bytes(done, lines)),
             await self._stored(lines),
             self._span(left) if left else None,
             delay_s=delay_s,
@@ -162,7 +177,8 @@ class Shard:
             usage=usage,
             output=await self._part("output", completed),
             error=await self._part("error", failed),
-            expired=self._run is not None and self._run.gave_up is JobStatus.EXPIRED,
+            expired=self._orders.stop is JobStatus.EXPIRED
+            and not all(each.tried for each in lines),
         )
 
     async def _part(self, name: str, lines: Sequence[bytes]) -> Part | None:
@@ -181,6 +197,12 @@ class Shard:
             stop=records[-1].index + 1,
             work=sum(record.bytes for record in records),
         )
+
+
+def _tried_bytes(records: Sequence[Record], lines: Sequence[ResultLine]) -> int:
+    """Return the size of the records that were not given up: the work that is done."""
+    pairs = zip(records, lines, strict=True)
+    return sum(record.bytes for record, line in pairs if line.tried)
 
 
 def _halves(claim: Claim) -> list[Span]:

@@ -167,6 +167,9 @@ class Worker:
             await self._write(claim)
 
     async def _compute(self, claim: Claim, shard: Shard) -> None:
+        if claim.orders.stop is not None:
+            await shard.give_up(claim.orders.stop)
+            return
         endpoint = self._endpoints.get(claim.job.endpoint)
         if endpoint is None:
             reason = f"no worker here serves {claim.job.endpoint}"

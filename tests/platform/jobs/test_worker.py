@@ -302,7 +302,8 @@ async def test_what_is_done_is_kept_when_a_job_is_cancelled(mill: Mill) -> None:
     assert await worker.step()
     for _ in range(3):
         await worker.step()
-    done = (await mill.job(job)).progress.completed
+    progress = (await mill.job(job)).progress
+    done = progress.completed
     assert 0 < done < 200
     await mill.jobs.cancel(job.id, TENANT)
     await mill.drain(worker)
@@ -312,6 +313,16 @@ async def test_what_is_done_is_kept_when_a_job_is_cancelled(mill: Mill) -> None:
     await require_exactly_once(mill, job, names(200))
     assert len(output) == done
     assert {line["error"]["code"] for line in error} == {"batch_cancelled"}
+    assert now.progress.work_done == progress.work_done < now.progress.work_total
+
+
+async def test_a_cancelled_job_ends_though_no_worker_serves_its_endpoint(mill: Mill) -> None:
+    job = await mill.submit(as_jsonl([echo_line("a")]))
+    await mill.worker().step()
+    mill.endpoints = {}
+    await mill.jobs.cancel(job.id, TENANT)
+    await mill.drain()
+    assert (await mill.job(job)).status is JobStatus.CANCELLED
 
 
 async def test_a_job_that_is_cancelled_before_it_was_read_has_no_files(mill: Mill) -> None:
