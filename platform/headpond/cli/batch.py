@@ -81,8 +81,9 @@ def submit(  # noqa: PLR0913 - an option each
     if skip_invalid:
         pairs["on_invalid_line"] = "skip"
     with refusals(), Client(base_url=url) as client:
+        uploaded = None if file is None else _uploaded(client, file)
         batch = client.batches.create(
-            input_file_id=None if file is None else _uploaded(client, file),
+            input_file_id=uploaded,
             input_url=source,
             output_url=target,
             endpoint=endpoint,
@@ -90,9 +91,9 @@ def submit(  # noqa: PLR0913 - an option each
             metadata=pairs or None,
             idempotency_key=idempotency_key,
         )
-        if batch.input_file_id != uploaded.id:
+        if uploaded is not None and batch.input_file_id != uploaded:
             # An earlier submission has made the batch: nothing needs this upload.
-            client.files.delete(uploaded.id)
+            client.files.delete(uploaded)
         if wait:
             batch = _watched(client, batch.id, None)
     _print(batch, as_json=as_json)

@@ -191,7 +191,7 @@ class Jobs:
             return await self._database.write(_creation(job))
 
     async def made(
-        self, tenant: str, idempotency_key: str, body_sha256: str, input_file_id: str
+        self, tenant: str, idempotency_key: str, body_sha256: str, input_file_id: str | None
     ) -> Job | None:
         """Return the job that an earlier request with an idempotency key has made, if any.
 
@@ -199,7 +199,7 @@ class Jobs:
             tenant: Who asks.
             idempotency_key: Theirs.
             body_sha256: Tells whether both ask for the same, but for the file.
-            input_file_id: The file: another one with the same content is the same input.
+            input_file_id: The file, if it reads one: another with the same content is the same input.
 
         Raises:
             IdempotencyConflict: That was another request.
@@ -333,7 +333,7 @@ def _found(
     tenant: str,
     same: ColumnElement[bool],
     body_sha256: str | None,
-    input_file_id: str,
+    input_file_id: str | None,
 ) -> str | None:
     table, files = tables.jobs, tables.files
     row = connection.execute(select(table).where(table.c.tenant == tenant, same)).one_or_none()
