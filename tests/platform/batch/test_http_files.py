@@ -120,7 +120,7 @@ def test_a_file_is_nobody_elses(client: openai.OpenAI, other: openai.OpenAI) -> 
         (
             {"purpose": "batch", "expires_after[anchor]": "now", "expires_after[seconds]": "3600"},
             {"file": ("a", b"x")},
-            "expires_after",
+            "expires_after.anchor",
         ),
         (
             {
@@ -129,7 +129,7 @@ def test_a_file_is_nobody_elses(client: openai.OpenAI, other: openai.OpenAI) -> 
                 "expires_after[seconds]": "1",
             },
             {"file": ("a", b"x")},
-            "expires_after",
+            "expires_after.seconds",
         ),
         ({"purpose": "batch", "expires_after": "soon"}, {"file": ("a", b"x")}, "expires_after"),
         ({"purpose": "batch"}, [("file", ("a", b"x")), ("file", ("b", b"y"))], "file"),
