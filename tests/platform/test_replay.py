@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headpond.errors import InvalidRequest
 from headpond.http.errors import SessionNotFound
 from headpond.http.replay import Replay
 
@@ -22,6 +23,10 @@ def test_a_client_gets_what_it_has_missed_or_is_told_that_it_cannot(
         replay.keep(number, text)
         numbered.append((number, text))
     missed = [text for at, text in numbered if at > last]
+    if last > number:
+        with pytest.raises(InvalidRequest, match="last event"):
+            replay.after(last)
+        return
     try:
         assert replay.after(last) == missed
     except SessionNotFound:
