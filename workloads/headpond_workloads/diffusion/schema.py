@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from headpond.form_field import OfForm
 from headpond_workloads.diffusion.items import Medium
 from headpond_workloads.diffusion.schema_fields import (
     FormText,
-    OfForm,
     PictureFields,
     Strength,
 )

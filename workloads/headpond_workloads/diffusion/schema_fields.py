@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
+from headpond.form_field import OfForm
 from headpond_workloads.diffusion.items import Medium, Scheduler
 
 MAX_PICTURES = 10
@@ -18,30 +18,13 @@ MAX_PROMPT_CHARACTERS = 32_000
 MAX_SEED = 2**53 - 1 - MAX_PICTURES
 """So that the last of a call's seeds, too, is a whole number to every reader of JSON."""
 
-_MAX_DIGITS = 24
-
 Quality = Literal["low", "medium", "high", "xhigh", "max", "auto", "standard", "hd"]
-
-
-def _of_form(value: object, info: ValidationInfo) -> object:
-    """Read what JSON would hold from the text of a form's field; empty texts are absent."""
-    if info.mode != "python" or not isinstance(value, str):
-        return value
-    if not value:
-        return None
-    if len(value) > _MAX_DIGITS:
-        return value
-    try:
-        return json.loads(value.lower(), parse_constant=str)
-    except ValueError:
-        return value
 
 
 def _empty_is_absent(value: object, info: ValidationInfo) -> object:
     return None if value == "" and info.mode == "python" else value
 
 
-OfForm = BeforeValidator(_of_form)
 FormText = BeforeValidator(_empty_is_absent)
 
 Count = Annotated[int, Field(strict=True, ge=1, le=MAX_PICTURES)]

@@ -12,10 +12,11 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
-    ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
+from headpond.form_field import OfForm
 
 TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
 TRANSLATIONS_PATH = "/v1/audio/translations"
@@ -24,25 +25,10 @@ MAX_PROMPT_CHARACTERS = 4096
 MAX_SILENCE_MS = 10_000
 MAX_PADDING_MS = 5_000
 MIN_SILENCE_MS = 50
-_MAX_DIGITS = 24
 _MAX_LISTED = 16
 
 ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
-
-
-def _of_form(value: object, info: ValidationInfo) -> object:
-    """Read what JSON would hold from the text of a form's field; empty texts are absent."""
-    if info.mode != "python" or not isinstance(value, str):
-        return value
-    if not value:
-        return None
-    if len(value) > _MAX_DIGITS:
-        return value
-    try:
-        return json.loads(value.lower(), parse_constant=str)
-    except ValueError:
-        return value
 
 
 def _empty_is_absent(value: object) -> object:
@@ -92,7 +78,6 @@ Threshold = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=T
 PaddingMs = Annotated[int, Field(ge=0, le=MAX_PADDING_MS, strict=True)]
 SilenceMs = Annotated[int, Field(ge=MIN_SILENCE_MS, le=MAX_SILENCE_MS, strict=True)]
 Listed = BeforeValidator(_listed)
-OfForm = BeforeValidator(_of_form)
 
 
 class VadStrategy(BaseModel):
