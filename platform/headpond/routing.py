@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headpond.bundle.alias import AliasTable
 from headpond.bundle.manifest import names_of
-from headpond.call import Accepted, Answer, Call, Event, ModelCard
+from headpond.call import Answer, Call, Event, ModelCard
 from headpond.errors import (
     DeadlineExceeded,
     HeadpondError,
@@ -23,6 +23,7 @@ from headpond.hop import ModelHandle, ReplicaStatus
 from headpond.hub import LaneHub, OpenStream
 from headpond.lane import LaneAddress
 from headpond.telemetry.exposition import merge_expositions
+from headpond.whole_answer import WholeAnswer
 
 _ATTEMPTS = 2
 """A lost replica is tried once more elsewhere; more would multiply a poison request."""
@@ -185,7 +186,7 @@ class RoutedBackend:
         answered = await handle.answer(call)
         if isinstance(answered, HeadpondError):
             raise answered
-        return _WholeAnswer(answered.accepted, answered.events)
+        return WholeAnswer(answered.accepted, answered.events)
 
     async def _stop_polling(self) -> None:
         if self._polling is not None:
@@ -220,28 +221,6 @@ class RoutedBackend:
                 return await self._handles[app].statuses()
         except (TimeoutError, WorkerLost):
             return ()
-
-
-class _WholeAnswer:
-    """An answer that came in one message."""
-
-    def __init__(self, accepted: Accepted, events: Sequence[Event]) -> None:
-        self.accepted = accepted
-        self._events = events
-
-    async def batches(self) -> AsyncIterator[Sequence[Event]]:
-        yield self._events
-
-    async def feed(self, payload: object, units: int) -> None:
-        del payload, units
-        raise RequestCancelled("The call was not sent as one that is fed, and is over.")
-
-    @property
-    def waiting_units(self) -> int:
-        return 0
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 class _StreamedAnswer:

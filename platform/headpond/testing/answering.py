@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headpond.call import Accepted, Answer, Call, Done, Ended, Event, Failed, ModelCard, Output
-from headpond.errors import HeadpondError, ModelNotFound, RequestCancelled
+from headpond.errors import HeadpondError, ModelNotFound
 from headpond.units import Work
+from headpond.whole_answer import WholeAnswer
 
 
 @dataclass(kw_only=True)
@@ -75,28 +76,3 @@ class AnsweringBackend:
     def _card(self, model: str) -> ModelCard | None:
         named = (card for card in self.cards if model in (card.name, *card.bundles))
         return next(named, None)
-
-
-class WholeAnswer:
-    """An answer that is there already."""
-
-    def __init__(self, accepted: Accepted, events: Sequence[Event]) -> None:
-        self.accepted = accepted
-        self._events = events
-
-    async def batches(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield everything."""
-        yield self._events
-
-    async def feed(self, payload: object, units: int) -> None:
-        """Refuse more input."""
-        del payload, units
-        raise RequestCancelled
-
-    @property
-    def waiting_units(self) -> int:
-        """Nothing waits."""
-        return 0
-
-    async def close(self) -> None:
-        """Hold nothing."""

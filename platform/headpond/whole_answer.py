@@ -1,0 +1,38 @@
+"""An answer that is there as a whole before it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from headpond.call import Accepted, Event
+from headpond.errors import RequestCancelled
+
+
+class WholeAnswer:
+    """An answer that came in one message; it takes no more input."""
+
+    def __init__(self, accepted: Accepted, events: Sequence[Event]) -> None:
+        """Keep what was accepted, and every event."""
+        self.accepted = accepted
+        self._events = events
+
+    async def batches(self) -> AsyncIterator[Sequence[Event]]:
+        """Yield everything."""
+        yield self._events
+
+    async def feed(self, payload: object, units: int) -> None:
+        """Refuse more input.
+
+        Raises:
+            RequestCancelled: Always.
+        """
+        del payload, units
+        raise RequestCancelled("The call was not sent as one that is fed, and is over.")
+
+    @property
+    def waiting_units(self) -> int:
+        """Nothing waits."""
+        return 0
+
+    async def close(self) -> None:
+        """Hold nothing."""
