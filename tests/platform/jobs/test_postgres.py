@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from batches import Mill, as_jsonl, echo_line, require_exactly_once, until
-from headpond.jobs import reading
+from headpond.jobs import reading, tables
 from headpond.jobs.claim import Claim, ShardResult, Span
 from headpond.jobs.computing import Pace
 from headpond.jobs.database import Database
@@ -66,6 +66,13 @@ async def test_workers_that_start_together_make_the_tables_once(address: str) ->
     opened = await asyncio.gather(*(asyncio.to_thread(Database.open, address) for _ in range(4)))
     for database in opened:
         database.close()
+    with psycopg.connect(address) as connection:
+        versions = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+        made = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchall()
+    assert len(versions) == 1
+    assert {name for (name,) in made} == {"alembic_version", *tables.metadata.tables}
 
 
 async def test_no_task_has_two_live_leases(mill: Mill) -> None:
