@@ -41,6 +41,21 @@ class Bundle:
     root: Path
     files: Mapping[str, Path]
 
+    def artifact(self, name: str, param: str = "artifacts") -> Path:
+        """Return the file of an artifact that has to be there.
+
+        Args:
+            name: The artifact's.
+            param: The field of the manifest that asks for it.
+
+        Raises:
+            BundleError: The bundle has none of this name.
+        """
+        path = self.files.get(name)
+        if path is None:
+            raise BundleError(f"the bundle has no artifact {name!r}", param=param)
+        return path
+
 
 def open_bundle(
     location: str | os.PathLike[str], *, cache: Path | None = None, rehash: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -13,25 +12,13 @@ from headpond.errors import BundleError
 Document = TypeVar("Document", bound=BaseModel)
 
 
-def artifact(bundle: Bundle, name: str) -> Path:
-    """Return the file of an artifact that has to be there.
-
-    Raises:
-        BundleError: The bundle has none of this name.
-    """
-    path = bundle.files.get(name)
-    if path is None:
-        raise BundleError(f"the bundle has no artifact {name!r}", param="artifacts")
-    return path
-
-
 def read(bundle: Bundle, name: str, kind: type[Document]) -> Document:
     """Read an artifact that has to be there.
 
     Raises:
         BundleError: The bundle has none of this name, or it says something else.
     """
-    path = artifact(bundle, name)
+    path = bundle.artifact(name)
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:

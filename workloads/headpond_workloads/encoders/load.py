@@ -13,7 +13,6 @@ from headpond.engine import EngineSettings
 from headpond.errors import BundleError
 from headpond_workloads.encoders.config import EncoderConfig, read_config
 from headpond_workloads.encoders.encoder import Encoder
-from headpond_workloads.encoders.files import artifact
 from headpond_workloads.encoders.native.encoder import NativeEncoder
 from headpond_workloads.encoders.native.weights import NativeWeights
 from headpond_workloads.encoders.options import EncoderOptions
@@ -109,7 +108,7 @@ class _Loader:
         if self._options.quantization is not None:
             raise BundleError("a graph is quantized, or not, as it is", param=_QUANTIZATION)
         return OnnxEncoder(
-            artifact(self._bundle, "graph"),
+            self._bundle.artifact("graph"),
             device=self._device,
             lanes=self._settings.threads,
             hidden=self._config.hidden,

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 from headpond.bundle.store import Bundle
 from headpond.errors import BundleError, InvalidRequest
 from headpond_workloads.encoders.config import SentenceConfig
-from headpond_workloads.encoders.files import artifact, read_if_there
+from headpond_workloads.encoders.files import read_if_there
 from headpond_workloads.encoders.tokens import Tokens
 
 
@@ -127,7 +127,7 @@ def read_tokenizer(bundle: Bundle, vocab_tokens: int, *, types: int) -> Tokenize
         BundleError: It is none, or makes IDs or types that the model lacks.
     """
     try:
-        backend = Backend.from_file(str(artifact(bundle, "tokenizer")))
+        backend = Backend.from_file(str(bundle.artifact("tokenizer")))
     # The library raises nothing more special than this.
     except Exception as error:
         raise BundleError(

@@ -12,7 +12,6 @@ from torch import Tensor
 from headpond.bundle.store import Bundle
 from headpond.errors import BundleError
 from headpond_workloads.encoders.config import EncoderConfig, Family
-from headpond_workloads.encoders.files import artifact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +103,7 @@ class WeightFile:
         Raises:
             BundleError: There is none.
         """
-        self._tensors = load_file(artifact(bundle, "weights"))
+        self._tensors = load_file(bundle.artifact("weights"))
         prefix = f"{family.value}."
         inner = any(name.startswith(prefix) for name in self._tensors)
         self.encoder_prefix = prefix if inner else ""

@@ -29,7 +29,7 @@ from transformers import (
 
 from headpond.bundle.store import Bundle
 from headpond.errors import BundleError
-from headpond_workloads.diffusion.engine.options import Network, artifact
+from headpond_workloads.diffusion.engine.options import Network
 
 Config = Mapping[str, Any]
 
@@ -78,7 +78,7 @@ def load_network(
     Raises:
         BundleError: The files don't make a network of these kinds.
     """
-    config = read_config(artifact(bundle, network.config, f"{param}.config"))
+    config = read_config(bundle.artifact(network.config, f"{param}.config"))
     kind = kinds.get(str(config.get("_class_name")))
     if kind is None:
         raise BundleError(
@@ -87,7 +87,7 @@ def load_network(
         )
     own = inspect.signature(kind.__init__).parameters
     known = {key: value for key, value in config.items() if key in own}
-    weights = artifact(bundle, network.weights, f"{param}.weights")
+    weights = bundle.artifact(network.weights, f"{param}.weights")
     return _loaded(lambda: kind.from_config(known), weights, dtype, param)
 
 
@@ -99,7 +99,7 @@ def load_encoder(
     Raises:
         BundleError: The files don't make one.
     """
-    given = read_config(artifact(bundle, config, f"{param}.config"))
+    given = read_config(bundle.artifact(config, f"{param}.config"))
     names = given.get("architectures") or [None]
     found = _ENCODERS.get(str(names[0]))
     if found is None:
@@ -107,7 +107,7 @@ def load_encoder(
             f"there is no text encoder {names[0]!r}; there are {', '.join(_ENCODERS)}",
             param=f"{param}.config",
         )
-    path = artifact(bundle, weights, f"{param}.encoder")
+    path = bundle.artifact(weights, f"{param}.encoder")
     kind, configuration = found
     encoder: TextEncoder = _loaded(lambda: kind(configuration(**given)), path, dtype, param)
     return encoder

@@ -41,7 +41,6 @@ from headpond_workloads.diffusion.engine.options import (
     Options,
     Outputs,
     Reader,
-    artifact,
     inputs_of,
     options_of,
     outputs_of,
@@ -184,7 +183,7 @@ def _tables(
     bundle: Bundle, options: Options, architecture: Architecture
 ) -> Mapping[Scheduler, Tables]:
     """Prepare the schedules, and try on random latents which are linear."""
-    config = read_config(artifact(bundle, options.scheduler, f"{_OPTIONS}.scheduler"))
+    config = read_config(bundle.artifact(options.scheduler, f"{_OPTIONS}.scheduler"))
     found = {}
     for name in options.schedulers:
         scheduler = scheduler_of(name, config, rewritten=architecture.rewrites)
@@ -218,7 +217,7 @@ def _readers(
 
 
 def _lexer(bundle: Bundle, reader: Reader, param: str) -> Lexer:
-    path = artifact(bundle, reader.tokenizer, f"{param}.tokenizer")
+    path = bundle.artifact(reader.tokenizer, f"{param}.tokenizer")
     tokenizer = Tokenizer.from_file(str(path))
     pad: int | None = tokenizer.token_to_id(reader.pad)
     if pad is None:

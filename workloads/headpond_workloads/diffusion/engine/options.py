@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from headpond.bundle.manifest import Manifest, Positive, Text
 from headpond.bundle.section import Section, read_section
-from headpond.bundle.store import Bundle
-from headpond.errors import BundleError
 from headpond_workloads.diffusion.items import Scheduler
 from headpond_workloads.diffusion.schema_fields import MAX_GUIDANCE, MAX_STEPS
 
@@ -145,14 +142,3 @@ def outputs_of(manifest: Manifest) -> Outputs:
         BundleError: Names the first field that is not valid.
     """
     return read_section(Outputs, manifest.output, "output")
-
-
-def artifact(bundle: Bundle, name: str, param: str) -> Path:
-    """Return the file of an artifact.
-
-    Raises:
-        BundleError: The bundle has none of this name.
-    """
-    if name not in bundle.files:
-        raise BundleError(f"the bundle has no artifact {name!r}", param=param)
-    return bundle.files[name]

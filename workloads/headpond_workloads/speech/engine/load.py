@@ -11,7 +11,7 @@ from headpond.engine import EngineSettings
 from headpond.errors import BundleError
 from headpond_workloads.speech.engine.engine import SpeechEngine
 from headpond_workloads.speech.engine.front.voice import Voice
-from headpond_workloads.speech.engine.options import artifact, inputs_of, options_of
+from headpond_workloads.speech.engine.options import inputs_of, options_of
 from headpond_workloads.speech.engine.recogniser import Recogniser
 from headpond_workloads.speech.engine.streaming.load import STREAMING, load_streaming
 from headpond_workloads.speech.engine.whisper.load import load_whisper
@@ -41,7 +41,7 @@ def load(bundle: Bundle, settings: EngineSettings) -> SpeechEngine[Any]:
     most_ms = min(manifest.limits.get("audio_ms", MAX_AUDIO_MS), MAX_AUDIO_MS)
     return SpeechEngine(
         recogniser,
-        Voice(artifact(bundle, inputs.voice, "input.voice"), recogniser.rate_hz),
+        Voice(bundle.artifact(inputs.voice, "input.voice"), recogniser.rate_hz),
         chunk_ms=chunk_ms,
         most_ms=most_ms,
         symbols={

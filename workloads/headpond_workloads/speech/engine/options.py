@@ -11,7 +11,6 @@ from headpond.bundle.hashing import file_sha256
 from headpond.bundle.manifest import Manifest, Positive, Sha256, Text
 from headpond.bundle.section import Section, read_section
 from headpond.bundle.sources import Local, resolve
-from headpond.bundle.store import Bundle
 from headpond.errors import BundleError
 
 _CHECKPOINT = "execution.options.checkpoint"
@@ -20,7 +19,7 @@ _CHECKPOINT = "execution.options.checkpoint"
 class Checkpoint(Section):
     """Weights in CTranslate2's binary form, which no suffix tells from a pickle.
 
-    They are no artifact, then; this one file, with exactly this digest, is read by our own
+    They are no then; this one file, with exactly this digest, is read by our own
     reader of tensors.
 
     Attributes:
@@ -125,14 +124,3 @@ def outputs_of(manifest: Manifest) -> Outputs:
         BundleError: Names the first field that is not valid.
     """
     return read_section(Outputs, manifest.output, "output")
-
-
-def artifact(bundle: Bundle, name: str, param: str) -> Path:
-    """Return the file of an artifact.
-
-    Raises:
-        BundleError: The bundle has none of this name.
-    """
-    if name not in bundle.files:
-        raise BundleError(f"the bundle has no artifact {name!r}", param=param)
-    return bundle.files[name]

@@ -9,7 +9,6 @@ from headpond.bundle.store import Bundle
 from headpond.errors import BundleError
 from headpond_workloads.speech.engine.options import (
     Options,
-    artifact,
     inputs_of,
     outputs_of,
 )
@@ -43,7 +42,7 @@ def load_streaming(bundle: Bundle, options: Options, threads: int) -> StreamingR
         raise BundleError("this model hears each sample once: its kind is streaming",
                           param="execution.options.kind")  # fmt: skip
     inputs, outputs = inputs_of(bundle.manifest), outputs_of(bundle.manifest)
-    vocabulary = Vocabulary(artifact(bundle, inputs.tokenizer, "input.tokenizer"))
+    vocabulary = Vocabulary(bundle.artifact(inputs.tokenizer, "input.tokenizer"))
     build = _BUILDERS[bundle.manifest.execution.architecture]
     return StreamingRecogniser(
         build(bundle, vocabulary, threads),
@@ -55,7 +54,7 @@ def load_streaming(bundle: Bundle, options: Options, threads: int) -> StreamingR
 
 
 def _session(bundle: Bundle, name: str, threads: int) -> OnnxSession:
-    return OnnxSession(artifact(bundle, name, "artifacts"), name, threads)
+    return OnnxSession(bundle.artifact(name), name, threads)
 
 
 def _onnx_transducer(bundle: Bundle, vocabulary: Vocabulary, threads: int) -> Network[Any]:
@@ -80,9 +79,7 @@ def _onnx_ctc(bundle: Bundle, vocabulary: Vocabulary, threads: int) -> Network[A
 def _emformer(bundle: Bundle, vocabulary: Vocabulary, threads: int) -> Network[Any]:
     del threads  # torch's own, set for the process
     config = inputs_of(bundle.manifest).config or "config"
-    emformer = load_emformer(
-        artifact(bundle, "weights", "artifacts"), artifact(bundle, config, "input.config")
-    )
+    emformer = load_emformer(bundle.artifact("weights"), bundle.artifact(config, "input.config"))
     search = TransducerSearch(
         EmformerPredictor(emformer),
         EmformerJoiner(emformer),

@@ -13,7 +13,6 @@ from headpond.bundle.store import Bundle
 from headpond.errors import BundleError
 from headpond_workloads.speech.engine.options import (
     Options,
-    artifact,
     inputs_of,
     outputs_of,
 )
@@ -49,10 +48,10 @@ def load_whisper(bundle: Bundle, options: Options) -> WhisperRecogniser:
     if options.kind != "chunked":
         raise BundleError("Whisper hears whole utterances: its kind is chunked",
                           param="execution.options.kind")  # fmt: skip
-    tokens = WhisperTokens(artifact(bundle, inputs.tokenizer, "input.tokenizer"))
+    tokens = WhisperTokens(bundle.artifact(inputs.tokenizer, "input.tokenizer"))
     if not tokens.speaks(outputs.language):
         raise BundleError("the model does not know the language", param="output.language")
-    config = _config(artifact(bundle, inputs.config or "config", "input.config"))
+    config = _config(bundle.artifact(inputs.config or "config", "input.config"))
     path, param = _weights(bundle, options)
     weights = whisper_weights(path, param)
     architecture = Architecture(
@@ -78,7 +77,7 @@ def load_whisper(bundle: Bundle, options: Options) -> WhisperRecogniser:
 def _weights(bundle: Bundle, options: Options) -> tuple[Path, str]:
     if options.checkpoint is not None:
         return options.checkpoint.checked(bundle.root), "execution.options.checkpoint"
-    return artifact(bundle, "weights", "artifacts"), "artifacts.weights"
+    return bundle.artifact("weights"), "artifacts.weights"
 
 
 def _config(path: Path) -> _Config:
