@@ -40,7 +40,7 @@ class LocalBackend:
             HeadpondError: The loop refused the call.
         """
         if call.model != self.alias and call.model not in self.manifest.names:
-            raise ModelNotFound(f"The model `{call.model}` does not exist.", param="model")
+            raise ModelNotFound.named(call.model)
         return await self.admit(call)
 
     async def admit(self, call: Call) -> LoopAnswer:

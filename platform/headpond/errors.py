@@ -29,6 +29,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 
+_MOST_SHOWN = 100
+"""So much of a name that nobody here knows is repeated."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
     """The HTTP answer by which a client learned of an error.
@@ -176,6 +180,12 @@ class ModelNotFound(NotFound):
     """The model does not exist."""
 
     code = "model_not_found"
+
+    @classmethod
+    def named(cls, model: str, problem: str = "does not exist") -> Self:
+        """Return what is wrong with one model; of a long name only the beginning is shown."""
+        shown = model if len(model) <= _MOST_SHOWN else f"{model[:_MOST_SHOWN]}…"
+        return cls(f"The model `{shown}` {problem}.", param="model")
 
 
 class DeadlineExceeded(HeadpondError):

@@ -159,7 +159,7 @@ class RoutedBackend:
     def _resolve(self, call: Call) -> tuple[str, ModelHandle]:
         app = self._aliases.choose(call.model, call.request_id) or self._version(call.model)
         if app is None:
-            raise ModelNotFound(f"The model `{call.model}` does not exist.", param="model")
+            raise ModelNotFound.named(call.model)
         if (reason := self._reason(app)) is not None:
             raise NotReady(f"The model `{call.model}` is not ready: {reason}.", retry_after_s=1.0)
         return app, self._handles[app]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,5 +36,8 @@ def test_demo_shows_one_working_call_per_workload_and_stops(tmp_path: Path) -> N
     with Image.open(sheet) as picture:
         assert picture.format == "PNG"
         assert len(picture.convert("RGB").getcolors(2**20) or []) > 100
-    assert "# batch: completed by smollm2-135m-instruct@" in done.stdout
-    assert '"custom_id":"second"' in done.stdout
+    served = set(re.findall(r"^# (\w+): ", done.stdout, re.MULTILINE))
+    batched = re.findall(r"^# batch, (\w+): 2 of 2 records by \S+@", done.stdout, re.MULTILINE)
+    assert sorted(batched) == sorted(served)
+    assert len(batched) == 6
+    assert done.stdout.count('"custom_id":"second"') == 6

@@ -20,6 +20,7 @@ import typer
 
 from headpond import Client
 from headpond.cli.console import people, refusals
+from headpond.dialect import Route
 from headpond.errors import NotFound, NotReady
 from headpond.ray_env import RAY_ENV, apply_ray_env
 from headpond.registry import workloads
@@ -71,7 +72,7 @@ def demo(
     """Start the platform, show one working call per workload, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
         _show_calls(base_url)
-        _show_batch(base_url)
+        _show_batches(base_url)
         if then:
             environment = {**os.environ, "HEADPOND_BASE_URL": base_url}
             # Whoever starts the demo chooses what is run.
@@ -148,23 +149,24 @@ def _wait_ready(url: str, until: float) -> None:
     raise NotReady(f"{url}: {reason}")
 
 
-def _show_calls(base_url: str) -> None:
-    """Run the example of the first route of every workload that has a model."""
+def _examples(base_url: str) -> Iterator[tuple[str, Route, Mapping[str, object]]]:
+    """Yield the first route of every workload that has a model, and its example for that."""
     models = httpx2.get(f"{base_url}/v1/models", timeout=10).json()["data"]
-    records = workloads()
-    shown = set()
-    for model in models:
-        workload = model["workload"]
-        if workload in shown:
-            continue
-        shown.add(workload)
-        route = records[workload].routes[0]
-        body = {**route.example, "model": model["id"]}
+    first = {model["workload"]: model["id"] for model in reversed(models)}
+    for workload, record in workloads().items():
+        if workload in first:
+            route = record.routes[0]
+            yield workload, route, {**route.example, "model": first[workload]}
+
+
+def _show_calls(base_url: str) -> None:
+    """Send the example of every workload that has a model."""
+    for workload, route, body in _examples(base_url):
         started = time.monotonic()
         answer = httpx2.post(f"{base_url}{route.path}", json=body, timeout=120)
         answer.raise_for_status()
         took_s = time.monotonic() - started
-        typer.echo(f"\n# {workload}: {model['id']} ({took_s:.2f} s)")
+        typer.echo(f"\n# {workload}: {body['model']} ({took_s:.2f} s)")
         typer.echo(
             f"curl {base_url}{route.path} -H 'content-type: application/json' \\\n"
             f"  -d '{json.dumps(body)}'"
@@ -172,31 +174,25 @@ def _show_calls(base_url: str) -> None:
         typer.echo(json.dumps(answer.json(), indent=2, ensure_ascii=False))
 
 
-def _show_batch(base_url: str) -> None:
-    """Run a batch of two records by the first model, where batches are served."""
+def _show_batches(base_url: str) -> None:
+    """Run a batch of two records by every workload, where batches are served."""
     with Client(base_url=base_url) as client:
-        models = client.models.list().data
-        if not models:
-            return
-        model = models[0]
-        route = workloads()[model.workload or ""].routes[0]
-        body = {**route.example, "model": model.id}
-        lines = [
-            json.dumps({"custom_id": name, "method": "POST", "url": route.path, "body": body})
-            for name in ("first", "second")
-        ]
-        try:
-            file = client.files.create("\n".join(lines).encode(), filename="demo.jsonl")
-        except NotFound:
-            return
-        started = time.monotonic()
-        batch = client.batches.create(input_file_id=file.id, endpoint=route.path)
-        batch = client.batches.wait(batch.id, timeout_s=_BATCH_TIMEOUT_S)
-        took_s = time.monotonic() - started
-        typer.echo(f"\n# batch: {batch.status} by {batch.bundle} ({took_s:.2f} s)")
-        typer.echo(f"headpond batch submit demo.jsonl --endpoint {route.path} --wait")
-        for result in client.batches.results(batch):
-            typer.echo(f"{result.model_dump_json()[:_SHOWN_TEXT]}…")
+        for workload, route, body in _examples(base_url):
+            line = {"method": "POST", "url": route.path, "body": body}
+            lines = [json.dumps({"custom_id": name, **line}) for name in ("first", "second")]
+            try:
+                file = client.files.create("\n".join(lines).encode(), filename="demo.jsonl")
+            except NotFound:
+                return
+            started = time.monotonic()
+            batch = client.batches.create(input_file_id=file.id, endpoint=route.path)
+            batch = client.batches.wait(batch.id, timeout_s=_BATCH_TIMEOUT_S)
+            took_s = time.monotonic() - started
+            counts = f"{batch.request_counts.completed} of {batch.request_counts.total} records"
+            typer.echo(f"\n# batch, {workload}: {counts} by {batch.bundle} ({took_s:.2f} s)")
+            typer.echo(f"headpond batch submit demo.jsonl --endpoint {route.path} --wait")
+            for result in client.batches.results(batch):
+                typer.echo(f"{result.model_dump_json()[:_SHOWN_TEXT]}…")
 
 
 def _wait_for_signal() -> None:

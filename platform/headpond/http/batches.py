@@ -242,6 +242,7 @@ def _window_s(window: str) -> float:
 
 def _digest(asked: BatchRequest) -> str:
     """Return what tells whether a second request asks for the same, but for the file."""
+    asked = asked.model_copy(update={"metadata": asked.metadata or None})
     document = json.dumps(asked.model_dump(mode="json", exclude={"input_file_id"}), sort_keys=True)
     return hashlib.sha256(document.encode()).hexdigest()
 

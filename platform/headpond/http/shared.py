@@ -46,11 +46,10 @@ class SharedEndpoint:
         if endpoint is not None:
             await endpoint(scope, receive, send)
         elif workload is None:
-            error = ModelNotFound(f"The model `{model}` does not exist.", param="model")
-            await first.refuse(scope, send, error)
+            await first.refuse(scope, send, ModelNotFound.named(model))
         else:
-            text = f"The model `{model}` serves {workload}, which has no such route."
-            await first.refuse(scope, send, ModelNotFound(text, param="model"))
+            problem = f"serves {workload}, which has no such route"
+            await first.refuse(scope, send, ModelNotFound.named(model, problem))
 
     async def _unnamed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request that names no model, where only one can be meant."""

@@ -55,4 +55,4 @@ def check_model(model: str, caller: Caller, backend: Backend, workload: str) -> 
     except NotReady:
         return
     if not known or backend.workload_of(model) not in (None, workload):
-        raise ModelNotFound(f"The model `{model}` does not exist here.", param="model")
+        raise ModelNotFound.named(model, "does not exist here")

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import orjson
 
-from headpond.errors import InvalidRequest
+from headpond.errors import InvalidRequest, ModelNotFound
 from headpond.jobs.claim import Claim, Part, ShardResult, Span
 from headpond.jobs.errors import ObjectsUnavailable
 from headpond.jobs.gathering import Lineage, gather
@@ -201,9 +201,8 @@ def _no_model(job: Job) -> LineError:
     if job.model is None:
         text = "No line names a model, and several are served."
         return LineError("missing_required_parameter", text, param="body.model")
-    return LineError(
-        "model_not_found", f"The model `{job.model}` does not exist.", param="body.model"
-    )
+    error = ModelNotFound.named(job.model, f"does not exist, or does not serve {job.endpoint}")
+    return LineError("model_not_found", error.message, param="body.model")
 
 
 def _digest(path: Path) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, func, select
+from sqlalchemy import Connection, RowMapping, case, func, select
 
 from headpond.jobs import tables
 from headpond.jobs.job import Job, JobStatus, LineError, Progress, Source, StoredFile, Target
@@ -25,18 +26,30 @@ def jobs_of(connection: Connection, now_s: float, rows: Sequence[RowMapping]) ->
     running = _running(connection, identifiers)
     lately = _lately(connection, now_s, identifiers)
     for row in rows:
-        completed, failed = running.get(row["id"], (0, 0))
-        yield _job_of(row, now_s, completed, failed, lately.get(row["id"], 0))
+        now = running.get(row["id"], _Running())
+        yield _job_of(row, now_s, now, lately.get(row["id"], 0) + now.work)
 
 
-def _running(connection: Connection, jobs: Sequence[str]) -> dict[str, tuple[int, int]]:
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What a job's shards that run have come to: records, and work in the same proportion."""
+
+    completed: int = 0
+    failed: int = 0
+    work: int = 0
+
+
+def _running(connection: Connection, jobs: Sequence[str]) -> dict[str, _Running]:
     table = tables.tasks
+    records = case((table.c.stop > table.c.first, table.c.stop - table.c.first), else_=1)
+    done = table.c.completed + table.c.failed
+    sums = (table.c.completed, table.c.failed, table.c.work * done / records)
     query = (
-        select(table.c.job_id, func.sum(table.c.completed), func.sum(table.c.failed))
+        select(table.c.job_id, *map(func.sum, sums))
         .where(table.c.job_id.in_(jobs), table.c.state == TaskState.RUNNING)
         .group_by(table.c.job_id)
     )
-    return {job: (int(done), int(failed)) for job, done, failed in connection.execute(query)}
+    return {job: _Running(*map(int, found)) for job, *found in connection.execute(query)}
 
 
 def _lately(connection: Connection, now_s: float, jobs: Sequence[str]) -> dict[str, int]:
@@ -55,13 +68,14 @@ def _lately(connection: Connection, now_s: float, jobs: Sequence[str]) -> dict[s
     return {job: int(work) for job, work in connection.execute(query)}
 
 
-def _job_of(row: RowMapping, now_s: float, completed: int, failed: int, lately: int) -> Job:
+def _job_of(row: RowMapping, now_s: float, running: _Running, lately: int) -> Job:
     status = JobStatus(row["status"])
     began_s = row["in_progress_s"]
     rate = None
     if lately and began_s is not None and not status.over:
         rate = lately / max(min(now_s - began_s, _LATELY_S), 1e-3)
-    left = row["work_total"] - row["work_done"]
+    work_done = row["work_done"] + running.work
+    left = row["work_total"] - work_done
     return Job(
         id=row["id"],
         tenant=row["tenant"],
@@ -79,10 +93,10 @@ def _job_of(row: RowMapping, now_s: float, completed: int, failed: int, lately: 
         errors=tuple(LineError(**error) for error in row["errors"]),
         progress=Progress(
             total=row["total"],
-            completed=row["completed"] + completed,
-            failed=row["failed"] + failed,
+            completed=row["completed"] + running.completed,
+            failed=row["failed"] + running.failed,
             work_total=row["work_total"],
-            work_done=row["work_done"],
+            work_done=work_done,
             work_per_s=rate,
             estimated_end_s=None if rate is None else now_s + left / rate,
         ),

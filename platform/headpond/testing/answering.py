@@ -31,7 +31,7 @@ class AnsweringBackend:
         """Compute all items of a call."""
         card = self._card(call.model)
         if card is None:
-            raise ModelNotFound(f"The model `{call.model}` does not exist.", param="model")
+            raise ModelNotFound.named(call.model)
         self.admit(call)
         self.calls.append(call)
         events: list[Event] = []

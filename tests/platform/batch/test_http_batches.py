@@ -148,8 +148,9 @@ async def test_an_idempotency_key_makes_one_batch(http: httpx2.AsyncClient) -> N
     http.headers["idempotency-key"] = "monday"
     first = await asked(http, input_file_id=file_id)
     again = await asked(http, input_file_id=file_id, metadata=None, unknown="ignored")
+    empty = await asked(http, input_file_id=file_id, metadata={})
     assert first.status_code == again.status_code == 200
-    assert first.json()["id"] == again.json()["id"]
+    assert first.json()["id"] == again.json()["id"] == empty.json()["id"]
     other = await asked(http, input_file_id=file_id, completion_window="12h")
     assert other.status_code == 409
     assert other.json()["error"]["code"] == "idempotency_conflict"

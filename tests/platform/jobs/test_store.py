@@ -12,9 +12,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
 from headpond.errors import InvalidRequest, NotFound
+from headpond.jobs.claim import Span
 from headpond.jobs.database import Database
 from headpond.jobs.errors import FileInUse, IdempotencyConflict, JobsUnavailable
 from headpond.jobs.job import JobStatus, NewFile, NewJob, StoredFile
+from headpond.jobs.leases import Leases
+from headpond.jobs.results import Results
 from headpond.jobs.store import Jobs, new_file_id, new_job_id
 from headpond.jobs.tables import metadata
 from headpond.testing.clock import FakeClock
@@ -130,6 +133,25 @@ async def test_a_file_that_a_job_reads_is_not_deleted(jobs: Jobs) -> None:
     assert await jobs.delete_file(other.id, "mill") == other
     with pytest.raises(NotFound):
         await jobs.delete_file(other.id, "mill")
+
+
+async def test_a_shard_that_runs_counts_in_the_rate_and_the_estimate(
+    jobs: Jobs, database: Database, clock: FakeClock
+) -> None:
+    job = await jobs.create(new_job(await jobs.add_file(new_file())))
+    leases = Leases(database, "worker", lease_s=60.0)
+    reading = await leases.claim()
+    assert reading is not None
+    await Results(database).accept(reading, [Span(input_key="shard", first=0, stop=100, work=1000)], None)
+    shard = await leases.claim()
+    assert shard is not None
+    assert (await jobs.job(job.id, "mill")).progress.estimated_end_s is None
+    clock.advance(5.0)
+    await leases.renew(shard, completed=20, failed=5)
+    progress = (await jobs.job(job.id, "mill")).progress
+    assert (progress.completed, progress.failed) == (20, 5)
+    assert (progress.work_done, progress.work_per_s) == (250, 50.0)
+    assert progress.estimated_end_s == clock() + 750 / 50.0
 
 
 async def test_a_job_is_cancelled_once_and_only_by_its_tenant(jobs: Jobs) -> None:
