@@ -67,7 +67,10 @@ class Platform:
 def serve_config(folder: Path, port: int) -> Path:
     """Write the Serve config of the test platform."""
     settings = {
-        "keys": [{"key": KEY, "tenant": "one"}, {"key": OTHER_KEY, "tenant": "two"}],
+        "keys": [
+            {"key": KEY, "tenant": "one", "admin": True},
+            {"key": OTHER_KEY, "tenant": "two", "metrics": True},
+        ],
         "sessions": {"resume_s": RESUME_S},
     }
 

@@ -7,11 +7,9 @@ the set of methods that a router calls over a deployment handle. Both lead to th
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -23,6 +21,7 @@ from ray.util import get_node_ip_address
 from headpond.backend import LocalBackend
 from headpond.bundle.loading import load_engine
 from headpond.bundle.store import open_bundle
+from headpond.config_file import located
 from headpond.door import Door
 from headpond.engine import EngineSettings
 from headpond.errors import HeadpondError, NotReady
@@ -97,11 +96,6 @@ class ModelArgs(BaseModel):
             device=self.device,
             threads=self.threads,
         )
-
-
-def located(path: str) -> Path:
-    """Return a configured path, relative ones from `$HEADPOND_HOME` or the working directory."""
-    return Path(os.environ.get("HEADPOND_HOME", "."), path)
 
 
 def resolved(settings: Settings | str) -> Settings:
