@@ -10,7 +10,7 @@ from headpond.call import Call
 from headpond.errors import HeadpondError
 from headpond.feeding import Feeding
 from headpond.hop import Answered, ReplicaStatus
-from headpond.lane import LaneAddress, LaneServer
+from headpond.lane import CameTo, LaneAddress, LaneServer
 
 
 class Door:
@@ -59,12 +59,16 @@ class Door:
         send = partial(self._lanes.send, router_id, stream)
         with self._lanes.feeding(router_id, stream, Feeding(answer, send)):
             send(answer.accepted)
+            ended = False
             try:
                 await answer.pour(send)
+                ended = True
             except HeadpondError as error:
                 send(error)
             finally:
                 await answer.close()
+                if not ended:
+                    answer.when_over(lambda work: send(CameTo(work)))
         return None
 
     @property

@@ -1,0 +1,159 @@
+"""Where the use of quotas is counted: in this process, or in a store that many share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar, cast
+
+import structlog
+from limits.aio.storage import Storage
+from limits.errors import ConfigurationError, StorageError
+from limits.storage import storage_from_string
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headpond.config_file import SettingsError
+from headpond.settings import QuotaStoreSettings
+from headpond.tenancy.errors import QuotasUnavailable
+from headpond.tenancy.window import Window
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+_AWAY_S = 1.0
+"""A store that did not answer is left alone for so long: nobody waits for it twice."""
+
+
+class QuotaStore(Collector):
+    """Counts by windows, exactly: each change is one atomic increment in the store.
+
+    The kept library's own strategies take, and never give back; so its storages are used
+    below them. On one event loop's thread.
+    """
+
+    def __init__(
+        self, settings: QuotaStoreSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            settings: Which store, and what happens while it is away.
+            clock: Monotonic seconds.
+
+        Raises:
+            SettingsError: Its client is not installed.
+        """
+        self._storage = _storage(settings)
+        self._closed_when_away = settings.when_away == "closed"
+        self._clock = clock
+        self._away_until_s = 0.0
+        self._away = False
+        self._errors = 0
+        self._changing: set[asyncio.Task[None]] = set()
+
+    async def used(self, window: Window) -> int | None:
+        """Return what is used up; None when that is not known and calls go on nevertheless.
+
+        Raises:
+            QuotasUnavailable: The store is away, and calls are to be refused then.
+        """
+        return await self._asked(lambda: self._storage.get(window.key))
+
+    async def take(self, window: Window, amount: int) -> tuple[bool, int | None]:
+        """Use up `amount`, all of it or nothing.
+
+        Two who want the last of it can't both get it: who passes the limit gives back at
+        once. Who asks for less in that very moment may be refused what would have fitted.
+
+        Returns:
+            Whether it was taken, and what is used up by then; None as `used` has it.
+
+        Raises:
+            QuotasUnavailable: As `used`.
+        """
+        used = await self._asked(lambda: self._add(window, amount))
+        if used is None or used <= window.limit:
+            return True, used
+        # Given back also when nobody waits for it any more.
+        await asyncio.shield(self._begin(window, -amount))
+        return False, used - amount
+
+    def change(self, window: Window, by: int) -> None:
+        """Use up more, or give back, without waiting, whatever the limit is."""
+        if by:
+            self._begin(window, by)
+
+    def _begin(self, window: Window, by: int) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._change(window, by))
+        self._changing.add(task)
+        task.add_done_callback(self._changing.discard)
+        return task
+
+    async def settled(self) -> None:
+        """Return when all changes so far are in the store, or lost."""
+        while self._changing:
+            await asyncio.wait(set(self._changing))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield whether the store answers, and how often it did not."""
+        yield GaugeMetricFamily(
+            "headpond_quota_store_up",
+            "Whether the store of quotas answered when it was last asked.",
+            value=not self._away,
+        )
+        yield CounterMetricFamily(
+            "headpond_quota_store_errors",
+            "Times that the store of quotas did not answer.",
+            value=self._errors,
+        )
+
+    async def _change(self, window: Window, by: int) -> None:
+        try:
+            await self._asked(lambda: self._add(window, by))
+        except QuotasUnavailable:
+            return  # counted; the window's end forgets it
+
+    async def _add(self, window: Window, amount: int) -> int:
+        # What is added late, when a call ends, must still find what it was taken from.
+        return await self._storage.incr(window.key, 2 * window.per_s, amount)
+
+    async def _asked(self, ask: Callable[[], Awaitable[Result]]) -> Result | None:
+        if self._clock() >= self._away_until_s:
+            try:
+                answer = await ask()
+            except (StorageError, OSError) as error:
+                self._errors += 1
+                self._away_until_s = self._clock() + _AWAY_S
+                if not self._away:
+                    log.warning("quota_store_away", problem=repr(error))
+                self._away = True
+            else:
+                self._away = False
+                return answer
+        if self._closed_when_away:
+            raise QuotasUnavailable(retry_after_s=_AWAY_S)
+        return None
+
+
+def _storage(settings: QuotaStoreSettings) -> Storage:
+    url = f"async+{settings.url}"
+    if settings.url.startswith("memory"):
+        return cast("Storage", storage_from_string(url))
+    try:
+        storage = storage_from_string(
+            url,
+            wrap_exceptions=True,
+            implementation="valkey",  # its client speaks with Redis, too
+            key_prefix="headpond",
+            socket_timeout=settings.timeout_s,
+            socket_connect_timeout=settings.timeout_s,
+        )
+    except ConfigurationError as error:
+        raise SettingsError(
+            "a quota store needs its client: pip install 'headpond[quotas]'",
+            param="quota_store.url",
+        ) from error
+    return cast("Storage", storage)
