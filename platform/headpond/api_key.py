@@ -23,7 +23,7 @@ from headpond.config_file import checked, read_yaml
 PUBLIC_TENANT = "public"
 """Who is served when no keys are configured."""
 
-_ID_DIGITS = 8
+ID_DIGITS = 8
 _SECRET_BYTES = 32
 
 
@@ -39,7 +39,7 @@ def new_key() -> str:
 
 def key_id(key_sha256: str) -> str:
     """Return the name of a key in logs and lists: too little of its hash to be of use."""
-    return key_sha256[:_ID_DIGITS]
+    return key_sha256[:ID_DIGITS]
 
 
 class ApiKey(BaseModel):

@@ -15,6 +15,7 @@ from headpond.deployment import MAX_ONGOING, resolved
 from headpond.http.app import build_app
 from headpond.http.jobs import JobsDoor
 from headpond.http.stray import with_strays
+from headpond.http.usage import UsageDoor
 from headpond.jobs.access import JobsAccess
 from headpond.jobs.settings import JobStore
 from headpond.registry import workloads
@@ -75,7 +76,9 @@ class Router:
         """Return the app of every workload that is installed."""
         records = list(workloads().values())
         check_units(self._settings, records)
-        app = build_app(records, self._backend, self._settings, jobs=self._jobs)
+        kept = self._settings.usage
+        usage = None if kept is None else UsageDoor(kept)
+        app = build_app(records, self._backend, self._settings, jobs=self._jobs, usage=usage)
         return behind_serve(with_strays(app, self._backend.knows))
 
 

@@ -25,6 +25,7 @@ from headpond.http.headers import request_id
 from headpond.http.metrics import UNMATCHED, HttpMetrics
 from headpond.http.models import Models
 from headpond.http.no_jobs import no_jobs
+from headpond.http.no_usage import no_usage
 from headpond.http.openapi import OPENAPI_PATH, document
 from headpond.http.origin import OriginGate
 from headpond.http.probes import Probes
@@ -42,6 +43,7 @@ from headpond.tenancy.quotas import Quotas
 
 if TYPE_CHECKING:
     from headpond.http.jobs import JobsDoor
+    from headpond.http.usage import UsageDoor
 
 __all__ = ["ASGIApp", "build_app"]
 
@@ -54,6 +56,7 @@ def build_app(
     settings: Settings,
     *,
     jobs: JobsDoor | None = None,
+    usage: UsageDoor | None = None,
     keep_alive_s: float = 15.0,
     grace_s: float = 1.0,
 ) -> ASGIApp:
@@ -64,6 +67,7 @@ def build_app(
         backend: What answers their calls.
         settings: Keys, what needs one, and which web pages may call.
         jobs: Where files and batches are kept; without it there are none.
+        usage: Where usage is kept; without it none is shown.
         keep_alive_s: A stream that is idle for so long gets a comment.
         grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
 
@@ -102,7 +106,8 @@ def build_app(
         *Workloads(records, keyring).routes(),
         *Playground(records).routes(),
         *(no_jobs() if jobs is None else jobs.routes(records, backend, keyring)),
-        _openapi(records, secured=keyring.secured, jobs=jobs is not None),
+        *([no_usage()] if usage is None else usage.routes(keyring)),
+        _openapi(records, secured=keyring.secured, jobs=jobs is not None, usage=usage is not None),
     ]
     _refuse_collisions(records, platform)
     endpoints = {
@@ -113,7 +118,7 @@ def build_app(
 
     async def stop() -> None:
         await sessions.drain()
-        await quotas.store.settled()
+        await quotas.store.close()
 
     app = App(endpoints, platform, metrics, forms, sockets, stop)
     return OriginGate(app, settings, forms, metrics)
@@ -239,8 +244,8 @@ async def _upgrade(_: Request) -> Response:
     raise UpgradeRequired
 
 
-def _openapi(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool) -> Route:
-    derived = document(records, secured=secured, jobs=jobs)
+def _openapi(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool, usage: bool) -> Route:
+    derived = document(records, secured=secured, jobs=jobs, usage=usage)
 
     async def openapi(request: Request) -> Response:
         servers = [{"url": request.scope.get("root_path") or "/"}]
