@@ -71,9 +71,26 @@ class QuotaStoreSettings(BaseModel):
 
     model_config = _STRICT
 
-    url: Annotated[str, Field(pattern=r"^(memory://$|(redis|valkey)s?://)")] = "memory://"
+    url: Annotated[str, Field(pattern=r"^(memory://$|(redis|valkey)s?://)", repr=False)] = (
+        "memory://"
+    )
     timeout_s: Annotated[float, Field(gt=0, le=10)] = 0.25
     when_away: Literal["open", "closed"] = "open"
+
+
+class UsageSettings(BaseModel):
+    """Where it is kept what calls came to.
+
+    Attributes:
+        url: `sqlite:///path` or `postgresql://user@host/database`, which may be that of the
+            jobs; a SQLite file in the user's data folder for headpond when absent.
+        write_s: So often each process writes what it has counted.
+    """
+
+    model_config = _STRICT
+
+    url: Annotated[str, Field(pattern=r"^(sqlite:///|postgresql://)")] | None = None
+    write_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
 
 
 class SessionLimits(BaseModel):
@@ -108,6 +125,7 @@ class Settings(BaseModel):
         tenants: Shares and quotas by tenant; one that is not listed has a weight of 1 and no
             quotas.
         quota_store: Where quotas are counted.
+        usage: Where usage is kept; None for nowhere.
         metrics_open: Whether `/metrics` is served without a key.
         otlp_endpoint: Base URL of an OpenTelemetry collector (OTLP over HTTP); None for
             no tracing.
@@ -125,6 +143,7 @@ class Settings(BaseModel):
     keys_file: str | None = None
     tenants: Mapping[str, Tenant] = Field(default_factory=dict)
     quota_store: QuotaStoreSettings = QuotaStoreSettings()
+    usage: UsageSettings | None = None
     metrics_open: bool = False
     otlp_endpoint: Annotated[str, Field(pattern=r"^https?://")] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -15,7 +15,7 @@ from headpond.errors import Overloaded, WorkerLost
 from headpond.http.app import ASGIApp
 from headpond.record import WorkloadRecord
 from headpond.settings import Quota, Settings
-from headpond.tenancy.quotas import check_units
+from headpond.tenancy.quotas import Quotas, check_units
 from headpond.tenancy.window import Window
 from headpond.testing.asgi import AsgiRequest
 from headpond.testing.scripted import ScriptedBackend
@@ -49,12 +49,19 @@ class Server:
     async def post(
         self, key: str = "sk-acme", path: str = "/v1/toy", **body: object
     ) -> AsgiRequest:
-        return await self.request(key, path, **body).run(self.app)
+        answered = await self.request(key, path, **body).run(self.app)
+        for _ in range(5):  # what was settled with the answer is in the store soon after
+            await asyncio.sleep(0)
+        return answered
 
     def request(self, key: str = "sk-acme", path: str = "/v1/toy", **body: object) -> AsgiRequest:
         given = {"model": "org/toy-small", "text": "x", **body}
         headers = {"authorization": f"Bearer {key}"}
         return AsgiRequest(path=path, parts=[json.dumps(given).encode()], headers=headers)
+
+    async def left(self) -> int:
+        """Return how many toys are left, by a request that is no good and takes nothing."""
+        return rates(await self.post(text=7))[1]
 
     async def metrics(self) -> str:
         headers = {"authorization": "Bearer sk-acme"}
@@ -154,8 +161,7 @@ async def test_a_call_that_is_cancelled_is_charged_for_what_ran(
     assert rates(request) == (20, 11)  # what is admitted
     request.hang_up()
     await serving
-    server.backend.steps = []
-    assert rates(await server.post())[1] == 20 - 2
+    assert await server.left() == 20 - 2
 
 
 async def test_nothing_is_charged_where_the_replica_was_lost(serve: Callable[..., Server]) -> None:
@@ -178,7 +184,7 @@ async def test_no_two_take_the_last(serve: Callable[..., Server], count: int) ->
         done, _ = await asyncio.wait(requests, timeout=0.05)
     assert {task.result().status for task in done} == {429}
     gate.set()
-    statuses = sorted((await task).status for task in requests)
+    statuses = sorted([(await task).status for task in requests])
     assert statuses == [200] * count + [429] * 3 * count
 
 
@@ -294,10 +300,9 @@ def test_a_quota_that_counts_nothing_is_refused(
     ("remaining_s", "text"),
     [(0.02, "20ms"), (17.25, "17.25s"), (360.0, "6m0s"), (3723.0, "1h2m3s"), (59.9999, "1m0s")],
 )
-async def test_resets_are_written_as_openai_does(
-    remaining_s: float, text: str, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("time.time", lambda: 86_400.0 - remaining_s)
-    app = make_app(settings({"unit": "requests", "limit": 5, "per": "1d"}))
-    bad = AsgiRequest(path="/v1/toy", parts=[b"{"], headers={"authorization": "Bearer sk-acme"})
-    assert (await bad.run(app)).answer_headers["x-ratelimit-reset-requests"] == text
+async def test_resets_are_written_as_openai_does(remaining_s: float, text: str) -> None:
+    daily = settings({"unit": "requests", "limit": 5, "per": "1d"})
+    quotas = Quotas(daily, clock=lambda: 86_400.0 - remaining_s)
+    allowance = quotas.allowance("acme", "toy")
+    await allowance.look()
+    assert dict(allowance.headers())[b"x-ratelimit-reset-requests"].decode() == text

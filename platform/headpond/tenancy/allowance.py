@@ -11,10 +11,7 @@ from headpond.settings import Quota
 from headpond.tenancy.errors import QuotaTooSmall
 from headpond.tenancy.quota_store import QuotaStore
 from headpond.tenancy.window import Window
-from headpond.units import Work
-
-REQUESTS = "requests"
-"""The unit of a quota that counts requests, whatever they come to."""
+from headpond.units import REQUESTS, Work
 
 _ANY_MODEL = ("*",)
 
@@ -147,6 +144,9 @@ class Allowance:
     def refuse(self) -> None:
         """Count no request; what its call has come to nevertheless is yet to be settled."""
         self._counts = False
+        for share in self.shares:
+            if share.quota.unit == REQUESTS:
+                self._correct(share, 0)
 
     def settle(self, work: Work) -> None:
         """Make what was taken what the request came to; the first settlement holds."""
@@ -155,11 +155,14 @@ class Allowance:
         self._settled = True
         for share in self.shares:
             came_to = int(self._counts) if share.quota.unit == REQUESTS else work[share.quota.unit]
-            change = came_to - share.taken
-            self._store.change(share.window, change)
-            share.taken = came_to
-            if share.used is not None:
-                share.used += change
+            self._correct(share, came_to)
+
+    def _correct(self, share: Share, came_to: int) -> None:
+        change = came_to - share.taken
+        self._store.change(share.window, change)
+        share.taken = came_to
+        if share.used is not None:
+            share.used += change
 
     def headers(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield what is left as OpenAI writes it, by unit; of several quotas the least."""

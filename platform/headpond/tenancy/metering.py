@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from headpond.call import Answer, Backend, Call
 from headpond.errors import HeadpondError
-from headpond.tenancy.allowance import REQUESTS, Allowance
+from headpond.tenancy.allowance import Allowance
+from headpond.units import REQUESTS
 
 
 async def submit(call: Call, allowance: Allowance, backend: Backend) -> Answer:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
-from limits.aio.storage import Storage
-from limits.errors import ConfigurationError, StorageError
-from limits.storage import storage_from_string
+from limits.aio.storage import MemoryStorage, RedisStorage, Storage
+from limits.errors import StorageError
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -19,10 +18,14 @@ from headpond.settings import QuotaStoreSettings
 from headpond.tenancy.errors import QuotasUnavailable
 from headpond.tenancy.window import Window
 
+if TYPE_CHECKING:
+    from valkey.asyncio import BlockingConnectionPool
+
 log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 
+_CONNECTIONS = 16
 _AWAY_S = 1.0
 """A store that did not answer is left alone for so long: nobody waits for it twice."""
 
@@ -46,7 +49,8 @@ class QuotaStore(Collector):
         Raises:
             SettingsError: Its client is not installed.
         """
-        self._storage = _storage(settings)
+        self._pool = _pool(settings)
+        self._storage = _storage(self._pool)
         self._closed_when_away = settings.when_away == "closed"
         self._clock = clock
         self._away_until_s = 0.0
@@ -92,10 +96,12 @@ class QuotaStore(Collector):
         task.add_done_callback(self._changing.discard)
         return task
 
-    async def settled(self) -> None:
-        """Return when all changes so far are in the store, or lost."""
+    async def close(self) -> None:
+        """Return when all changes so far are in the store, or lost, and it is let go of."""
         while self._changing:
             await asyncio.wait(set(self._changing))
+        if self._pool is not None:
+            await self._pool.disconnect()
 
     def collect(self) -> Iterator[Metric]:
         """Yield whether the store answers, and how often it did not."""
@@ -138,22 +144,31 @@ class QuotaStore(Collector):
         return None
 
 
-def _storage(settings: QuotaStoreSettings) -> Storage:
-    url = f"async+{settings.url}"
+def _pool(settings: QuotaStoreSettings) -> BlockingConnectionPool | None:
+    """Return the connections to a store that is shared; None for one in memory."""
     if settings.url.startswith("memory"):
-        return cast("Storage", storage_from_string(url))
+        return None
     try:
-        storage = storage_from_string(
-            url,
-            wrap_exceptions=True,
-            implementation="valkey",  # its client speaks with Redis, too
-            key_prefix="headpond",
-            socket_timeout=settings.timeout_s,
-            socket_connect_timeout=settings.timeout_s,
-        )
-    except ConfigurationError as error:
+        from valkey.asyncio import BlockingConnectionPool  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
         raise SettingsError(
             "a quota store needs its client: pip install 'headpond[quotas]'",
             param="quota_store.url",
         ) from error
-    return cast("Storage", storage)
+    pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
+        settings.url,
+        max_connections=_CONNECTIONS,
+        timeout=settings.timeout_s,
+        socket_timeout=settings.timeout_s,
+        socket_connect_timeout=settings.timeout_s,
+    )
+    return pool
+
+
+def _storage(pool: BlockingConnectionPool | None) -> Storage:
+    if pool is None:
+        return MemoryStorage()
+    # The client of Valkey speaks with Redis, too.
+    return RedisStorage(
+        "valkey://", wrap_exceptions=True, key_prefix="headpond", connection_pool=pool
+    )

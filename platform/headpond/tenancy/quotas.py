@@ -12,9 +12,10 @@ from prometheus_client.registry import Collector
 from headpond.config_file import SettingsError
 from headpond.record import WorkloadRecord
 from headpond.settings import Quota, Settings
-from headpond.tenancy.allowance import REQUESTS, Allowance, Share
+from headpond.tenancy.allowance import Allowance, Share
 from headpond.tenancy.quota_store import QuotaStore
 from headpond.tenancy.window import Window
+from headpond.units import REQUESTS
 
 
 class Quotas(Collector):
