@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -11,6 +12,7 @@ from headpond.errors import HeadpondError
 from headpond.feeding import Feeding
 from headpond.hop import Answered, ReplicaStatus
 from headpond.lane import CameTo, LaneAddress, LaneServer
+from headpond.units import Work
 
 
 class Door:
@@ -68,10 +70,15 @@ class Door:
             finally:
                 await answer.close()
                 if not ended:
-                    answer.when_over(lambda work: send(CameTo(work)))
+                    answer.when_over(partial(_tell, send))
         return None
 
     @property
     def status(self) -> ReplicaStatus:
         """How this replica is."""
         return ReplicaStatus(card=self._backend.card, reason=self._backend.reason)
+
+
+def _tell(send: Callable[[CameTo], bool], work: Work) -> None:
+    """Tell a router what a call came to that did not end with `Ended`."""
+    send(CameTo(work))

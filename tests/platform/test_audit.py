@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -68,12 +69,13 @@ def test_every_refused_use_is_told_without_the_key(keyring: Keyring) -> None:
         refused(keyring, "sk-guessed")
         refused(keyring, OLD)
         caller = keyring.authenticate(shown(ACME), "/v1/toy")
-        for denied in (
-            lambda: caller.require_model("other"),
-            lambda: caller.require_workload("speech"),
+        denials: list[Callable[[], None]] = [
+            partial(caller.require_model, "other"),
+            partial(caller.require_workload, "speech"),
             caller.require_metrics,
-            lambda: caller.require_tenant("brook"),
-        ):
+            partial(caller.require_tenant, "brook"),
+        ]
+        for denied in denials:
             with pytest.raises(PermissionDenied):
                 denied()
     told = [(line["key"], line["tenant"], line["outcome"]) for line in lines]

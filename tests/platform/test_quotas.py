@@ -265,7 +265,7 @@ def test_windows_begin_at_multiples_of_their_length(per: str, now_s: float, ends
 
 
 def test_no_two_quotas_are_counted_as_one() -> None:
-    given = [
+    given: list[tuple[str, dict[str, object]]] = [
         ("a/b", {"workload": "c"}),
         ("a", {"workload": "b/c"}),
         ("a", {"models": ["x,y"]}),

@@ -100,7 +100,7 @@ async def ask(app: ASGIApp, key: str = "sk-acme", **query: str) -> tuple[int, di
         "query_string": urlencode(given).encode(),
         "headers": [(b"authorization", f"Bearer {key}".encode())],
     }
-    await app(scope, receive, send)  # type: ignore[arg-type]
+    await app(scope, receive, send)
     return status, json.loads(body)
 
 

@@ -7,7 +7,6 @@ import hmac
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Self
 
@@ -18,6 +17,7 @@ from headpond.api_key import PUBLIC_TENANT, ApiKey, key_id
 from headpond.call import ModelCard
 from headpond.config_file import located
 from headpond.errors import AuthenticationFailed, PermissionDenied
+from headpond.globs import matches
 from headpond.settings import Settings
 from headpond.tenancy.audit import Audit, KeyUse
 from headpond.tenancy.key_file import KeyFile
@@ -78,11 +78,6 @@ class Caller:
     def _denial(self, text: str, *, param: str | None = None) -> PermissionDenied:
         self.denied()
         return PermissionDenied(text, param=param)
-
-
-def matches(name: str, globs: tuple[str, ...]) -> bool:
-    """Return whether one of the globs stands for a name."""
-    return globs == ("*",) or any(fnmatchcase(name, glob) for glob in globs)
 
 
 _PUBLIC = Caller(PUBLIC_TENANT, admin=True)

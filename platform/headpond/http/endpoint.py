@@ -110,9 +110,9 @@ class Endpoint:
     ) -> None:
         caller = self._tenancy.keyring.authenticate(headers, self._route.path)
         caller.require_workload(self._record.name)
-        asked = Asked.read(headers, self._record.overload.deadline_s)
         allowance = self._tenancy.quotas.allowance(caller.tenant, self._record.name)
         reply.allowance = allowance
+        asked = Asked.read(headers, self._record.overload.deadline_s)
         await allowance.look()
         limit = asyncio.timeout(asked.limit_s + self._grace_s)
         try:

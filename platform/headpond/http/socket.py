@@ -36,6 +36,7 @@ from headpond.http.stray import SERVED
 from headpond.http.target import check_model, target_model
 from headpond.http.tenancy import Tenancy
 from headpond.record import WorkloadRecord
+from headpond.tenancy.errors import QuotasUnavailable
 from headpond.tenancy.metering import submit
 from headpond.tenancy.quotas import Quotas
 
@@ -270,7 +271,7 @@ class _Calls:
             try:
                 allowance = self._quotas.allowance(call.tenant, call.workload)
                 return await submit(call, allowance, self._backend)
-            except NotReady:
+            except (NotReady, QuotasUnavailable):
                 raise
             except Overloaded:
                 made_way = tries > 0 or self._sessions.give_way(call.model)

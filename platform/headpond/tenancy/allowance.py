@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from headpond.errors import RateLimited
+from headpond.globs import matches
 from headpond.settings import Quota
 from headpond.tenancy.errors import QuotaTooSmall
 from headpond.tenancy.quota_store import QuotaStore
@@ -96,11 +96,7 @@ class Allowance:
     def choose(self, model: str) -> None:
         """Go by the quotas of a model from now on."""
         self._model_known = True
-        self._shares = [
-            share
-            for share in self._shares
-            if any(fnmatchcase(model, glob) for glob in share.quota.models)
-        ]
+        self._shares = [share for share in self._shares if matches(model, share.quota.models)]
 
     async def take(self, work: Mapping[str, int]) -> None:
         """Take the work of every quota that counts it, or of none.

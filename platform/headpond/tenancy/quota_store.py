@@ -170,5 +170,8 @@ def _storage(pool: BlockingConnectionPool | None) -> Storage:
         return MemoryStorage()
     # The client of Valkey speaks with Redis, too.
     return RedisStorage(
-        "valkey://", wrap_exceptions=True, key_prefix="headpond", connection_pool=pool
+        "valkey://",
+        wrap_exceptions=True,
+        key_prefix="headpond",
+        connection_pool=pool,  # type: ignore[arg-type]  # as its documentation has it
     )

