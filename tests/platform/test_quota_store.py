@@ -89,6 +89,16 @@ async def test_what_is_over_is_charged_beyond_the_limit(store: QuotaStore) -> No
     assert await store.take(window(), 1) == (False, 25)
 
 
+async def test_what_nobody_waits_for_any_more_is_given_back(store: QuotaStore) -> None:
+    taking = asyncio.create_task(store.take(window(), 7))
+    await asyncio.sleep(0)
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    await store.close()
+    assert await store.used(window()) == 0
+
+
 async def test_many_at_once_take_no_more_than_there_is(store: QuotaStore) -> None:
     taken = await asyncio.gather(*(store.take(window(), 1) for _ in range(50)))
     assert sum(each for each, _ in taken) == 10

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -56,7 +57,7 @@ class QuotaStore(Collector):
         self._away_until_s = 0.0
         self._away = False
         self._errors = 0
-        self._changing: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Task[object]] = set()
 
     async def used(self, window: Window) -> int | None:
         """Return what is used up; None when that is not known and calls go on nevertheless.
@@ -71,6 +72,7 @@ class QuotaStore(Collector):
 
         Two who want the last of it can't both get it: who passes the limit gives back at
         once. Who asks for less in that very moment may be refused what would have fitted.
+        What was taken for somebody who does not wait for it any more is given back.
 
         Returns:
             Whether it was taken, and what is used up by then; None as `used` has it.
@@ -78,28 +80,22 @@ class QuotaStore(Collector):
         Raises:
             QuotasUnavailable: As `used`.
         """
-        used = await self._asked(lambda: self._add(window, amount))
-        if used is None or used <= window.limit:
-            return True, used
-        # Given back also when nobody waits for it any more.
-        await asyncio.shield(self._begin(window, -amount))
-        return False, used - amount
+        taking = self._begin(self._take(window, amount))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            self._begin(self._return(taking, window, amount))
+            raise
 
     def change(self, window: Window, by: int) -> None:
         """Use up more, or give back, without waiting, whatever the limit is."""
         if by:
-            self._begin(window, by)
-
-    def _begin(self, window: Window, by: int) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._change(window, by))
-        self._changing.add(task)
-        task.add_done_callback(self._changing.discard)
-        return task
+            self._begin(self._change(window, by))
 
     async def close(self) -> None:
         """Return when all changes so far are in the store, or lost, and it is let go of."""
-        while self._changing:
-            await asyncio.wait(set(self._changing))
+        while self._working:
+            await asyncio.wait(set(self._working))
         if self._pool is not None:
             await self._pool.disconnect()
 
@@ -115,6 +111,27 @@ class QuotaStore(Collector):
             "Times that the store of quotas did not answer.",
             value=self._errors,
         )
+
+    def _begin(self, work: Coroutine[None, None, Result]) -> asyncio.Task[Result]:
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+        return task
+
+    async def _take(self, window: Window, amount: int) -> tuple[bool, int | None]:
+        used = await self._asked(lambda: self._add(window, amount))
+        if used is None or used <= window.limit:
+            return True, used
+        await self._change(window, -amount)
+        return False, used - amount
+
+    async def _return(
+        self, taking: asyncio.Task[tuple[bool, int | None]], window: Window, amount: int
+    ) -> None:
+        with suppress(QuotasUnavailable):
+            taken, used = await taking
+            if taken and used is not None:
+                await self._change(window, -amount)
 
     async def _change(self, window: Window, by: int) -> None:
         try:
