@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from headpond.call import Accepted, Answer, Call, Ended, Event, ModelCard
 from headpond.errors import HeadpondError
+from headpond.last_word import LastWord
 from headpond.scheduling.loop import Loop, loop_for
 from headpond.testing.listening import ListeningEngine
 from headpond.testing.scripted import ScriptedBackend
@@ -34,15 +35,18 @@ class HeldAnswer:
     given: asyncio.Queue[Sequence[Event] | HeadpondError] = field(default_factory=asyncio.Queue)
     waiting_units: int = 0
     closed: bool = False
+    last_word: LastWord = field(default_factory=LastWord)
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         while True:
             batch = await self.given.get()
             if isinstance(batch, HeadpondError):
                 raise batch
-            yield batch
-            if isinstance(batch[-1], Ended):
+            if isinstance(last := batch[-1], Ended):
+                self.last_word.know(last.work)
+                yield batch
                 return
+            yield batch
 
     async def feed(self, payload: object, units: int) -> None:
         await self.room.wait()
@@ -52,6 +56,9 @@ class HeldAnswer:
 
     async def close(self) -> None:
         self.closed = True
+
+    def when_over(self, told: Callable[[Work], None]) -> None:
+        self.last_word.tell(told)
 
 
 class HeldBackend(ScriptedBackend):

@@ -23,6 +23,8 @@ from headpond.testing.install import declare_workload
 
 ROOT = Path(__file__).parents[1]
 KEY, OTHER_KEY = "sk-test-one", "sk-test-two"
+QUOTA_KEY, QUOTA = "sk-test-quota", 1000
+"""The key of a tenant that may have so many pieces of echo a day."""
 MODEL = "smollm2-135m"
 FORMED = ("all-minilm-l6-v2", "minilm-maxsim", "efficientnet-lite0")
 """Bundles of workloads that form batches; their names are their aliases."""
@@ -67,7 +69,15 @@ class Platform:
 def serve_config(folder: Path, port: int) -> Path:
     """Write the Serve config of the test platform."""
     settings = {
-        "keys": [{"key": KEY, "tenant": "one"}, {"key": OTHER_KEY, "tenant": "two"}],
+        "keys": [
+            {"key": KEY, "tenant": "one", "admin": True},
+            {"key": OTHER_KEY, "tenant": "two", "metrics": True},
+            {"key": QUOTA_KEY, "tenant": "three"},
+        ],
+        "tenants": {
+            "three": {"quotas": [{"unit": "output_chunks", "limit": QUOTA, "per": "365d"}]}
+        },
+        "usage": {"url": f"sqlite:///{folder}/usage.db", "write_s": 0.2},
         "sessions": {"resume_s": RESUME_S},
     }
 

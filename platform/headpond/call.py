@@ -6,7 +6,7 @@ model's replica, and the router's table of deployment handles.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
@@ -149,6 +149,13 @@ class Answer(Protocol):
 
     async def close(self) -> None:
         """Let go of the call; cancels it when it is not over. Safe to call twice."""
+        ...
+
+    def when_over(self, told: Callable[[Work], None]) -> None:
+        """Have `told` called once with what the call came to, when it is over.
+
+        Also when it has failed, or was closed before. Never, when the replica was lost.
+        """
         ...
 
 

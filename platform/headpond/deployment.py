@@ -7,11 +7,9 @@ the set of methods that a router calls over a deployment handle. Both lead to th
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -23,6 +21,7 @@ from ray.util import get_node_ip_address
 from headpond.backend import LocalBackend
 from headpond.bundle.loading import load_engine
 from headpond.bundle.store import open_bundle
+from headpond.config_file import located
 from headpond.door import Door
 from headpond.engine import EngineSettings
 from headpond.errors import HeadpondError, NotReady
@@ -41,10 +40,12 @@ from headpond.telemetry.logs import CallLog, configure_logging
 from headpond.telemetry.metrics import Metrics
 from headpond.telemetry.report import CallReport
 from headpond.telemetry.tracing import call_tracer
+from headpond.usage.ledger import Ledger
 
 if TYPE_CHECKING:
     from headpond.call import Call
     from headpond.http.app import ASGIApp
+    from headpond.usage.recorder import Recorder
 
 SWITCH_S = 0.5e-3
 """After so long a thread lets others run Python: the event loop must not wait for an engine's.
@@ -99,11 +100,6 @@ class ModelArgs(BaseModel):
         )
 
 
-def located(path: str) -> Path:
-    """Return a configured path, relative ones from `$HEADPOND_HOME` or the working directory."""
-    return Path(os.environ.get("HEADPOND_HOME", "."), path)
-
-
 def resolved(settings: Settings | str) -> Settings:
     """Return settings given inline, or load them from the file they name."""
     return Settings.load(located(settings)) if isinstance(settings, str) else settings
@@ -121,7 +117,8 @@ class Model:
         sys.setswitchinterval(SWITCH_S)
         self._settings = resolved(args.settings)
         configure_logging(self._settings, sys.__stderr__)
-        self._backend = await asyncio.to_thread(_load, args, self._settings)
+        self._backend, ledger = await asyncio.to_thread(_load, args, self._settings)
+        self._recorder = await _recording(self._settings, ledger)
         self._backend.loop.start()
         self._door = await Door.open(
             self._backend,
@@ -165,10 +162,12 @@ class Model:
         """End what is left when Serve's own draining is over."""
         if hasattr(self, "_door"):
             await self._backend.loop.stop(0.0)
+            if self._recorder is not None:
+                await self._recorder.stop()
             await self._door.close()
 
 
-def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
+def _load(args: ModelArgs, settings: Settings) -> tuple[LocalBackend, Ledger]:
     bundle = open_bundle(located(args.bundle))
     manifest = bundle.manifest
     record = workload(manifest.workload)
@@ -184,6 +183,9 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
     observers = [metrics.observe, CallLog(manifest.ref).observe]
     if (tracer := call_tracer(settings, record, manifest.ref)) is not None:
         observers.append(tracer.observe)
+    ledger = Ledger(manifest.ref)
+    if settings.usage is not None:
+        observers.append(ledger.observe)
     loop = loop_for(
         record,
         engine,
@@ -200,9 +202,22 @@ def _load(args: ModelArgs, settings: Settings) -> LocalBackend:
         writes=None if args.sink is None else WriteThrough.open(args.sink, record),
     )
     metrics.watch(loop.snapshot, engine.tallies)
-    return LocalBackend(
+    backend = LocalBackend(
         record=record, manifest=manifest, alias=args.alias, loop=loop, metrics_source=metrics
     )
+    return backend, ledger
+
+
+async def _recording(settings: Settings, ledger: Ledger) -> Recorder | None:
+    """Begin to write a ledger down, where usage is kept."""
+    if settings.usage is None:
+        return None
+    # It imports SQLAlchemy: memory that replicas which keep no usage are spared.
+    from headpond.usage.recorder import Recorder  # noqa: PLC0415
+
+    recorder = Recorder(settings.usage, ledger)
+    await recorder.start()
+    return recorder
 
 
 def _observe(observers: Sequence[Callable[[CallReport], None]], report: CallReport) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -10,7 +11,8 @@ from headpond.call import Call
 from headpond.errors import HeadpondError
 from headpond.feeding import Feeding
 from headpond.hop import Answered, ReplicaStatus
-from headpond.lane import LaneAddress, LaneServer
+from headpond.lane import CameTo, LaneAddress, LaneServer
+from headpond.units import Work
 
 
 class Door:
@@ -59,15 +61,24 @@ class Door:
         send = partial(self._lanes.send, router_id, stream)
         with self._lanes.feeding(router_id, stream, Feeding(answer, send)):
             send(answer.accepted)
+            ended = False
             try:
                 await answer.pour(send)
+                ended = True
             except HeadpondError as error:
                 send(error)
             finally:
                 await answer.close()
+                if not ended:
+                    answer.when_over(partial(_tell, send))
         return None
 
     @property
     def status(self) -> ReplicaStatus:
         """How this replica is."""
         return ReplicaStatus(card=self._backend.card, reason=self._backend.reason)
+
+
+def _tell(send: Callable[[CameTo], bool], work: Work) -> None:
+    """Tell a router what a call came to that did not end with `Ended`."""
+    send(CameTo(work))

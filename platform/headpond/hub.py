@@ -12,8 +12,13 @@ from headpond.call import Accepted, Ended
 from headpond.errors import HeadpondError, RequestCancelled, WorkerLost
 from headpond.feeding import Fed, FeedWindow, Input
 from headpond.frames import FrameWriter, read_frame
-from headpond.lane import ROUTER_ID_BYTES, WELCOME, Batch, LaneAddress
+from headpond.lane import ROUTER_ID_BYTES, WELCOME, Batch, CameTo, LaneAddress
+from headpond.last_word import LastWord
 from headpond.mailbox import Mailbox
+from headpond.units import Work
+
+_LAST_WORD_S = 5.0
+"""So long after a stream was closed it is heard what its call came to: after the next step."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -26,6 +31,7 @@ class OpenStream:
         mailbox: Where its events come.
         window: Lets through what it is fed.
         address: The lane it comes over, once that is known.
+        last_word: What the call came to.
     """
 
     number: int
@@ -33,6 +39,7 @@ class OpenStream:
     mailbox: Mailbox
     window: FeedWindow = field(default_factory=FeedWindow)
     address: LaneAddress | None = None
+    last_word: LastWord = field(default_factory=LastWord)
 
     def take(self, batch: Batch) -> None:
         """Take what came for the stream."""
@@ -43,14 +50,22 @@ class OpenStream:
             self.fail(batch)
         elif isinstance(batch, Fed):
             self.window.tell(batch)
-        elif isinstance(batch[-1], Ended):
+        elif isinstance(batch, CameTo):
+            self.last_word.know(batch.work)
+        elif isinstance(last := batch[-1], Ended):
             self.mailbox.end(batch, None)
+            self.last_word.know(last.work)
             self.window.end(RequestCancelled("The call is over."))
         else:
             self.mailbox.push(batch)
 
     def fail(self, error: HeadpondError) -> None:
-        """End the stream, whether or not it was admitted yet."""
+        """End the stream, whether or not it was admitted yet.
+
+        Where its replica was lost, nobody will ever say what it came to: nothing, then.
+        """
+        if isinstance(error, WorkerLost):
+            self.last_word.know(Work())
         if not self.accepted.done():
             self.accepted.set_exception(error)
             self.accepted.exception()  # who still waits gets it; nobody else has to
@@ -106,8 +121,15 @@ class LaneHub:
         writer.put(stream.number, Input(payload, units))
 
     def close_stream(self, stream: OpenStream) -> None:
-        """Forget a stream; what still comes for it is dropped."""
-        self._streams.pop(stream.number, None)
+        """Forget a stream; what still comes for it is dropped.
+
+        But for what the call came to, where somebody is to be told: that comes last.
+        """
+        if stream.last_word.awaited:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_LAST_WORD_S, self._streams.pop, stream.number, None)
+        else:
+            self._streams.pop(stream.number, None)
 
     async def close(self) -> None:
         """Close every lane; streams still open end with `WorkerLost`."""

@@ -23,6 +23,7 @@ from headpond.call import Accepted, Event
 from headpond.errors import HeadpondError
 from headpond.feeding import Fed, Feeding, Input
 from headpond.frames import FrameWriter, read_frame
+from headpond.units import Work
 
 _TOKEN_BYTES = 32
 ROUTER_ID_BYTES = 16
@@ -31,9 +32,17 @@ WELCOME = b"\x01"
 
 _GREETING_BYTES = _TOKEN_BYTES + ROUTER_ID_BYTES
 
-Batch = Accepted | Sequence[Event] | Fed | HeadpondError
+
+@dataclass(frozen=True, slots=True)
+class CameTo:
+    """What a call came to that has failed as a whole, or was let go of."""
+
+    work: Work
+
+
+Batch = Accepted | Sequence[Event] | Fed | HeadpondError | CameTo
 """What was admitted, first; the events of a step; how far the call is with what it was fed;
-or the error that ends the stream."""
+the error that ends the stream; or, where it does not end with `Ended`, what it came to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

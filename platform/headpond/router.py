@@ -15,6 +15,7 @@ from headpond.deployment import MAX_ONGOING, resolved
 from headpond.http.app import build_app
 from headpond.http.jobs import JobsDoor
 from headpond.http.stray import with_strays
+from headpond.http.usage import UsageDoor
 from headpond.jobs.access import JobsAccess
 from headpond.jobs.settings import JobStore
 from headpond.registry import workloads
@@ -23,6 +24,7 @@ from headpond.serve_edge import behind_serve
 from headpond.serve_handle import connect
 from headpond.settings import Settings
 from headpond.telemetry.logs import configure_logging
+from headpond.tenancy.quotas import check_units
 
 if TYPE_CHECKING:
     from headpond.http.app import ASGIApp
@@ -73,7 +75,10 @@ class Router:
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the app of every workload that is installed."""
         records = list(workloads().values())
-        app = build_app(records, self._backend, self._settings, jobs=self._jobs)
+        check_units(self._settings, records)
+        kept = self._settings.usage
+        usage = None if kept is None else UsageDoor(kept)
+        app = build_app(records, self._backend, self._settings, jobs=self._jobs, usage=usage)
         return behind_serve(with_strays(app, self._backend.knows))
 
 

@@ -23,6 +23,7 @@ from headpond.hop import ModelHandle, ReplicaStatus
 from headpond.hub import LaneHub, OpenStream
 from headpond.lane import LaneAddress
 from headpond.telemetry.exposition import merge_expositions
+from headpond.units import Work
 from headpond.whole_answer import WholeAnswer
 
 _ATTEMPTS = 2
@@ -256,6 +257,9 @@ class _StreamedAnswer:
     @property
     def waiting_units(self) -> int:
         return self._stream.window.waiting_units
+
+    def when_over(self, told: Callable[[Work], None]) -> None:
+        self._stream.last_word.tell(told)
 
     async def close(self) -> None:
         if not self._stream.mailbox.over:

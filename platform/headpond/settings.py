@@ -2,85 +2,46 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import yaml
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    ByteSize,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
-from headpond.errors import HeadpondError
-
-PUBLIC_TENANT = "public"
-"""Who is served when no keys are configured."""
+from headpond.api_key import ApiKey
+from headpond.config_file import checked, read_yaml
 
 Origin = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s]*$")]
 """A scheme, a host, and a port that is not the scheme's usual one; no path."""
 
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _STRICT = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class SettingsError(HeadpondError):
-    """The settings are not valid."""
-
-    code = "settings_invalid"
-
-
-def hash_key(key: str) -> str:
-    """Return the form in which an API key is kept: its SHA-256, in hex."""
-    return hashlib.sha256(key.encode()).hexdigest()
-
-
-class ApiKey(BaseModel):
-    """One API key, known by its hash only, and what it opens.
-
-    In a file, exactly one of `key_sha256`, `key_env` (the environment variable that holds
-    the key) and `key` (the key itself) says which key it is; the last two are hashed at
-    once and kept nowhere.
+class Quota(BaseModel):
+    """The most work of one unit that a tenant may have done in a stretch of time.
 
     Attributes:
-        key_sha256: SHA-256 of the key, in hex, as `hash_key` gives it.
-        tenant: Who is served when this key is shown.
-        models: Globs of the model names it may ask for.
-        workloads: Globs of the workloads it may use.
-        expires: From then on the key is refused.
+        unit: A work unit of the workload, or `requests`.
+        limit: How much of it.
+        per: How long, e.g. `1m`, `12h` or `1d`; stretches begin at whole multiples of it in
+            Unix time, so minutes, hours and days at theirs.
+        workload: Which workload's work counts; `*` for that of all.
+        models: Globs of the model names, as they are asked for, whose work counts.
     """
 
     model_config = _STRICT
 
-    key_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    tenant: Annotated[str, Field(min_length=1)] = PUBLIC_TENANT
+    unit: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    limit: Annotated[int, Field(ge=1, le=10**15)]
+    per: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[smhd]$")]
+    workload: Annotated[str, Field(min_length=1)] = "*"
     models: tuple[str, ...] = ("*",)
-    workloads: tuple[str, ...] = ("*",)
-    expires: AwareDatetime | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _hash_plain_key(cls, given: object) -> object:
-        if not isinstance(given, Mapping):
-            return given
-        ways = [way for way in ("key_sha256", "key_env", "key") if way in given]
-        if len(ways) != 1:
-            raise ValueError("give exactly one of key_sha256, key_env and key")
-        if ways == ["key_sha256"]:
-            return given
-        plain = given[ways[0]]
-        if ways == ["key_env"]:
-            plain = os.environ.get(str(plain))
-        if not isinstance(plain, str) or not plain:
-            raise ValueError(f"{ways[0]} gives no key (is it set, and text?)")
-        rest = {name: value for name, value in given.items() if name != ways[0]}
-        return {**rest, "key_sha256": hash_key(plain)}
+    @property
+    def per_s(self) -> int:
+        """How long a stretch of time is, in seconds."""
+        return int(self.per[:-1]) * _SECONDS[self.per[-1]]
 
 
 class Tenant(BaseModel):
@@ -88,11 +49,48 @@ class Tenant(BaseModel):
 
     Attributes:
         weight: Its share of the work, relative to the others', while several wait.
+        quotas: What it may have done at most; each holds.
     """
 
     model_config = _STRICT
 
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    quotas: tuple[Quota, ...] = ()
+
+
+class QuotaStoreSettings(BaseModel):
+    """Where it is counted what tenants with quotas have used up.
+
+    Attributes:
+        url: `memory://`, where each process counts for itself; or `redis://`, `rediss://`,
+            `valkey://` or `valkeys://`, `[user:password@]host:port/database`, for all together.
+        timeout_s: A store that does not answer for so long is away.
+        when_away: Whether calls go on uncounted (`open`) or are refused with 503 (`closed`)
+            while the store is away.
+    """
+
+    model_config = _STRICT
+
+    url: Annotated[str, Field(pattern=r"^(memory://$|(redis|valkey)s?://)", repr=False)] = (
+        "memory://"
+    )
+    timeout_s: Annotated[float, Field(gt=0, le=10)] = 0.25
+    when_away: Literal["open", "closed"] = "open"
+
+
+class UsageSettings(BaseModel):
+    """Where it is kept what calls came to.
+
+    Attributes:
+        url: `sqlite:///path` or `postgresql://user@host/database`, which may be that of the
+            jobs; a SQLite file in the user's data folder for headpond when absent.
+        write_s: So often each process writes what it has counted.
+    """
+
+    model_config = _STRICT
+
+    url: Annotated[str, Field(pattern=r"^(sqlite:///|postgresql://)")] | None = None
+    write_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
 
 
 class SessionLimits(BaseModel):
@@ -120,8 +118,14 @@ class Settings(BaseModel):
     """An operator's settings.
 
     Attributes:
-        keys: API keys; with none, access is open and everybody is the public tenant.
-        tenants: Shares by tenant; a tenant that is not listed has a weight of 1.
+        keys: API keys; with none, and no file of them, access is open and everybody is the
+            public tenant.
+        keys_file: A YAML file of more keys, a list. It is read again when it changes, so that
+            keys come and go without a restart.
+        tenants: Shares and quotas by tenant; one that is not listed has a weight of 1 and no
+            quotas.
+        quota_store: Where quotas are counted.
+        usage: Where usage is kept; None for nowhere.
         metrics_open: Whether `/metrics` is served without a key.
         otlp_endpoint: Base URL of an OpenTelemetry collector (OTLP over HTTP); None for
             no tracing.
@@ -136,7 +140,10 @@ class Settings(BaseModel):
     model_config = _STRICT
 
     keys: tuple[ApiKey, ...] = ()
+    keys_file: str | None = None
     tenants: Mapping[str, Tenant] = Field(default_factory=dict)
+    quota_store: QuotaStoreSettings = QuotaStoreSettings()
+    usage: UsageSettings | None = None
     metrics_open: bool = False
     otlp_endpoint: Annotated[str, Field(pattern=r"^https?://")] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -156,14 +163,7 @@ class Settings(BaseModel):
         Raises:
             SettingsError: The file cannot be read, or a field in it is wrong; names the field.
         """
-        try:
-            given = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path} cannot be read: {error}") from error
-        except yaml.MarkedYAMLError as error:
-            # The error's own text quotes the file, which may hold a key.
-            line = error.problem_mark.line + 1 if error.problem_mark else "?"
-            raise SettingsError(f"{path} is not YAML: see line {line}") from None
+        given = read_yaml(Path(path))
         return cls.read({} if given is None else given, source=str(path))
 
     @classmethod
@@ -173,13 +173,4 @@ class Settings(BaseModel):
         Raises:
             SettingsError: A field is wrong; names it, and does not repeat its value.
         """
-        try:
-            return cls.model_validate(given)
-        except ValidationError as error:
-            problems = error.errors(include_url=False, include_input=False, include_context=False)
-            fields = [".".join(str(part) for part in problem["loc"]) for problem in problems]
-            listed = "; ".join(
-                f"{field or 'the file'}: {problem['msg'].removeprefix('Value error, ')}"
-                for field, problem in zip(fields, problems, strict=True)
-            )
-            raise SettingsError(f"{source}: {listed}", param=fields[0] or None) from None
+        return checked(cls.model_validate, given, source)

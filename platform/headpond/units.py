@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+REQUESTS = "requests"
+"""The unit in which calls themselves are counted, whatever they come to."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkUnit:

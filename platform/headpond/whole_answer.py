@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from headpond.call import Accepted, Event
+from headpond.call import Accepted, Ended, Event
 from headpond.errors import RequestCancelled
+from headpond.units import Work
 
 
 class WholeAnswer:
@@ -36,3 +37,9 @@ class WholeAnswer:
 
     async def close(self) -> None:
         """Hold nothing."""
+
+    def when_over(self, told: Callable[[Work], None]) -> None:
+        """Tell at once: it is over."""
+        last = self._events[-1]
+        if isinstance(last, Ended):
+            told(last.work)

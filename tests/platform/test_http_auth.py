@@ -21,7 +21,8 @@ NOW = datetime.now(UTC)
 KEYS = Settings.model_validate(
     {
         "keys": [
-            {"key": "sk-all", "tenant": "acme"},
+            {"key": "sk-all", "tenant": "acme", "admin": True},
+            {"key": "sk-scraper", "tenant": "watch", "workloads": [], "metrics": True},
             {"key": "sk-org", "tenant": "org", "models": ["org/*"]},
             {"key": "sk-other", "tenant": "other", "models": ["other/*", "none"]},
             {"key": "sk-speech", "tenant": "talk", "workloads": ["speech"]},
@@ -111,6 +112,20 @@ async def test_what_shows_data_needs_a_key(guarded: ASGIApp, path: str) -> None:
     assert (await get(guarded, path, None)).status == 401
     assert (await get(guarded, path, "sk-wrong")).status == 401
     assert (await get(guarded, path, "sk-all")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [("sk-all", 200), ("sk-scraper", 200), ("sk-org", 403), ("sk-new", 403)]
+)
+async def test_metrics_are_of_all_tenants_and_for_keys_that_say_so(
+    guarded: ASGIApp, key: str, status: int
+) -> None:
+    assert (await get(guarded, "/metrics", key)).status == status
+
+
+async def test_a_scraper_s_key_asks_for_no_work(guarded: ASGIApp, backend: ScriptedBackend) -> None:
+    assert (await post(guarded, shown("sk-scraper"))).status == 403
+    assert backend.calls == []
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/health", "/ping", "/openapi.json"])

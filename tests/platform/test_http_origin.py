@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from headpond.call import Done, Ended, Output
+from headpond.config_file import SettingsError
 from headpond.http.app import ASGIApp, build_app
-from headpond.settings import Settings, SettingsError
+from headpond.settings import Settings
 from headpond.testing.asgi import AsgiRequest, AsgiSocket
 from headpond.testing.scripted import ScriptedBackend
 from headpond.testing.talking import talking_record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -14,7 +15,13 @@ from headpond.backend import LocalBackend
 from headpond.bundle.alias import AliasTable
 from headpond.call import Answer, Call, Ended, ModelCard, Output
 from headpond.door import Door
-from headpond.errors import HeadpondError, InvalidRequest, RequestCancelled, WorkerLost
+from headpond.errors import (
+    DeadlineExceeded,
+    HeadpondError,
+    InvalidRequest,
+    RequestCancelled,
+    WorkerLost,
+)
 from headpond.feeding import Fed, FeedWindow
 from headpond.hop import Answered, ReplicaStatus
 from headpond.lane import LaneAddress
@@ -28,6 +35,7 @@ from headpond.testing.listening import (
     Silence,
     listening_record,
 )
+from headpond.units import Work
 
 BUNDLE = "ear@1.0.0+0123456789ab"
 CARD = ModelCard(name="ear", workload="listening", bundles=(BUNDLE,), created_s=1, limits={})
@@ -233,6 +241,69 @@ async def test_a_lost_replica_ends_feeding_and_another_call_may_follow(
     await again.feed(Silence(), 0)
     assert await text_of(again) == "again"
     await again.close()
+
+
+def told(answer: Answer) -> asyncio.Future[Work]:
+    """Return what the call comes to, once that is told."""
+    over = asyncio.get_running_loop().create_future()
+    answer.when_over(over.set_result)
+    return over
+
+
+async def test_what_a_call_came_to_is_told_with_its_end(backend: RoutedBackend) -> None:
+    answer = await backend.submit(call())
+    over = told(answer)
+    await answer.feed(Letters("hello"), 5)
+    assert not over.done()
+    await answer.feed(Silence(), 0)
+    await text_of(answer)
+    assert over.result() == Work(letters=5)
+    await answer.close()
+    assert told(answer).result() == Work(letters=5)
+
+
+async def test_what_ran_of_a_call_that_is_closed_is_told_after_its_step(
+    backend: RoutedBackend, replica: Replica
+) -> None:
+    answer = await backend.submit(call())
+    over = told(answer)
+    await answer.feed(Letters("hell"), 4)
+    heard = answer.batches()
+    while not [event for event in await anext(heard) if isinstance(event, Output)]:
+        pass
+    replica.may_step.clear()
+    await answer.feed(Letters("o"), 1)
+    await answer.close()
+    await turns()
+    replica.may_step.set()
+    async with asyncio.timeout(5.0):
+        assert (await over)["letters"] in (4, 5)
+    await until_rests(replica)
+
+
+async def test_what_ran_of_a_call_that_failed_is_told(
+    backend: RoutedBackend, replica: Replica
+) -> None:
+    answer = await backend.submit(replace(call(), deadline_s=0.2))
+    over = told(answer)
+    await answer.feed(Letters("hell"), 4)
+    with pytest.raises(DeadlineExceeded):
+        await text_of(answer)
+    await answer.close()
+    async with asyncio.timeout(5.0):
+        assert await over == Work(letters=4)
+    await until_rests(replica)
+
+
+async def test_a_lost_replica_tells_of_nothing(backend: RoutedBackend, replica: Replica) -> None:
+    answer = await backend.submit(call())
+    over = told(answer)
+    await answer.feed(Letters("hello"), 5)
+    await replica.die()
+    async with asyncio.timeout(5.0):
+        assert await over == Work()
+    await answer.close()
+    replica.door = None
 
 
 async def test_a_lost_router_leaves_no_call_behind(replica: Replica) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headpond.settings import Settings, SettingsError, hash_key
+from headpond.api_key import hash_key
+from headpond.config_file import SettingsError
+from headpond.settings import Settings
 
 KEY = "sk-plain-and-secret"
 

@@ -228,13 +228,13 @@ async def test_points_in_flight_are_bounded() -> None:
             await served.submit("c", "d")
         assert refused.value.retry_after_s is not None
         assert refused.value.retry_after_s >= 1
-        one_more = asyncio.create_task(read(await served.submit("e")))
+        one_more = asyncio.create_task(read(await served.submit("e", tenant="two")))
         sink.gate.set()
         await asyncio.gather(reading, one_more)
         await read(await served.submit("c", "d"))
         with pytest.raises(InvalidRequest, match="at most 3"):
             await served.submit(*"abcd")
-    assert len(sink.kept["t", "docs"]) == 5
+    assert [len(points) for points in sink.kept.values()] == [4, 1]
 
 
 async def test_refused_and_cancelled_calls_leave_no_points_in_flight() -> None:
@@ -312,6 +312,19 @@ async def test_tenants_are_told_apart() -> None:
         await read(await served.submit("bb", tenant="two"))
     assert [point.vector for point in sink.kept["one", "docs"]] == [[1.0, 1.0]]
     assert [point.vector for point in sink.kept["two", "docs"]] == [[2.0, 1.0]]
+
+
+async def test_a_tenant_leaves_room_for_others() -> None:
+    sink = FakeSink(is_open=False)
+    async with serving(sink, max_points=8) as served:
+        first = await served.submit("a", "b", "c", tenant="one")
+        with pytest.raises(Overloaded):
+            await served.submit("d", "e", tenant="one")
+        others = [await served.submit("f", "g", "h", "i", tenant="two")]
+        others.append(await served.submit("j", tenant="three"))
+        sink.gate.set()
+        for answer in (first, *others):
+            await read(answer)
 
 
 def test_a_workload_without_vectors_has_nothing_to_store() -> None:

@@ -15,6 +15,7 @@ from headpond.client.catalogue import WORKLOADS_PATH, AsyncModels, Models, Workl
 from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
 from headpond.client.files import AsyncFiles, Files
 from headpond.client.transport import Transport
+from headpond.client.usage import AsyncUsage, Usage
 from headpond.client.wire import encode
 from headpond_workloads.diffusion.client import AsyncImages, Images
 from headpond_workloads.embedding.client import AsyncEmbeddings, Embeddings
@@ -54,6 +55,7 @@ class Client:
     models: Models
     responses: Responses
     transcriptions: Transcriptions
+    usage: Usage
 
     def __init__(
         self,
@@ -101,6 +103,7 @@ class Client:
         self.files = Files(transport)
         self.images = Images(transport)
         self.models = Models(transport)
+        self.usage = Usage(transport)
         self.responses = Responses(transport)
         self.transcriptions = Transcriptions(transport)
 
@@ -191,6 +194,7 @@ class AsyncClient:
     models: AsyncModels
     responses: AsyncResponses
     transcriptions: AsyncTranscriptions
+    usage: AsyncUsage
 
     def __init__(
         self,
@@ -229,6 +233,7 @@ class AsyncClient:
         self.files = AsyncFiles(transport)
         self.images = AsyncImages(transport)
         self.models = AsyncModels(transport)
+        self.usage = AsyncUsage(transport)
         self.responses = AsyncResponses(transport)
         self.transcriptions = AsyncTranscriptions(transport)
 

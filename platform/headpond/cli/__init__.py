@@ -7,16 +7,18 @@ from typing import Annotated
 
 import typer
 
-from headpond.cli import batch, bundle, up
+from headpond.cli import batch, bundle, key, up, usage
 from headpond.cli.console import log_to_people
 
 app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
 app.add_typer(batch.app, name="batch")
 app.add_typer(bundle.app, name="bundle")
+app.add_typer(key.app, name="key")
 app.command()(up.up)
 app.command()(up.apply)
 app.command()(up.demo)
 app.command()(up.env)
+app.command()(usage.usage)
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from headpond.http.headers import request_id
 from headpond.http.metrics import UNMATCHED, HttpMetrics
 from headpond.http.models import Models
 from headpond.http.no_jobs import no_jobs
+from headpond.http.no_usage import no_usage
 from headpond.http.openapi import OPENAPI_PATH, document
 from headpond.http.origin import OriginGate
 from headpond.http.probes import Probes
@@ -33,13 +34,16 @@ from headpond.http.sessions import Sessions
 from headpond.http.shared import SharedEndpoint, can_be_shared
 from headpond.http.socket import SocketEndpoint
 from headpond.http.target import local_path
+from headpond.http.tenancy import Tenancy
 from headpond.http.workloads import Workloads
 from headpond.playground.pages import Playground
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
+from headpond.tenancy.quotas import Quotas
 
 if TYPE_CHECKING:
     from headpond.http.jobs import JobsDoor
+    from headpond.http.usage import UsageDoor
 
 __all__ = ["ASGIApp", "build_app"]
 
@@ -52,6 +56,7 @@ def build_app(
     settings: Settings,
     *,
     jobs: JobsDoor | None = None,
+    usage: UsageDoor | None = None,
     keep_alive_s: float = 15.0,
     grace_s: float = 1.0,
 ) -> ASGIApp:
@@ -62,26 +67,30 @@ def build_app(
         backend: What answers their calls.
         settings: Keys, what needs one, and which web pages may call.
         jobs: Where files and batches are kept; without it there are none.
+        usage: Where usage is kept; without it none is shown.
         keep_alive_s: A stream that is idle for so long gets a comment.
         grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
 
     Raises:
         DeclarationError: Two records, or a record and the platform, declare one route; or a
             record names a panel that is not there.
+        SettingsError: The file of keys cannot be read, or is wrong; or the client of the
+            quotas' store is not installed.
     """
-    keyring, sessions = Keyring(settings.keys), Sessions(settings.sessions)
-    metrics = HttpMetrics(sessions)
+    keyring, quotas = Keyring.of(settings), Quotas(settings)
+    tenancy, sessions = Tenancy(keyring, quotas), Sessions(settings.sessions)
+    metrics = HttpMetrics(sessions, keyring, quotas)
     sockets: dict[str, SocketEndpoint] = {}
     declared: defaultdict[tuple[str, str], list[Endpoint]] = defaultdict(list)
     for record in records:
         for route in record.routes:
             if route.conversation is not None:
                 sockets[route.path] = SocketEndpoint(
-                    route, record, backend, keyring, metrics, sessions
+                    route, record, backend, tenancy, metrics, sessions
                 )
                 continue
             endpoint = Endpoint(
-                route, record, backend, keyring, metrics, keep_alive_s=keep_alive_s, grace_s=grace_s
+                route, record, backend, tenancy, metrics, keep_alive_s=keep_alive_s, grace_s=grace_s
             )
             declared[route.method, route.path].append(endpoint)
     probes = Probes(
@@ -97,7 +106,8 @@ def build_app(
         *Workloads(records, keyring).routes(),
         *Playground(records).routes(),
         *(no_jobs() if jobs is None else jobs.routes(records, backend, keyring)),
-        _openapi(records, secured=bool(settings.keys), jobs=jobs is not None),
+        *([no_usage()] if usage is None else usage.routes(keyring)),
+        _openapi(records, secured=keyring.secured, jobs=jobs is not None, usage=usage is not None),
     ]
     _refuse_collisions(records, platform)
     endpoints = {
@@ -105,14 +115,20 @@ def build_app(
         for key, each in declared.items()
     }
     forms = ErrorForms(records)
-    app = App(endpoints, platform, metrics, forms, sockets, sessions)
+
+    async def stop() -> None:
+        await sessions.drain()
+        await quotas.store.close()
+
+    app = App(endpoints, platform, metrics, forms, sockets, stop)
     return OriginGate(app, settings, forms, metrics)
 
 
 class App:
     """Sends declared routes straight to their endpoints, the rest through a router.
 
-    When the server stops (ASGI's lifespan), the sessions of WebSockets are told and ended.
+    When the server stops (ASGI's lifespan), the sessions of WebSockets are told and ended, and
+    quotas are settled.
     """
 
     def __init__(
@@ -122,7 +138,7 @@ class App:
         metrics: HttpMetrics,
         forms: ErrorForms,
         sockets: Mapping[str, ASGIApp],
-        sessions: Sessions,
+        stop: Callable[[], Awaitable[None]],
     ) -> None:
         self._forms = forms
         self._endpoints = {key: app for key, app in endpoints.items() if "{" not in key[1]}
@@ -135,7 +151,7 @@ class App:
         @asynccontextmanager
         async def lifespan(_: object) -> AsyncIterator[None]:
             yield
-            await sessions.drain()
+            await stop()
 
         self._router = Router(
             [*declared, *platform, *upgrades], redirect_slashes=False, lifespan=lifespan
@@ -228,8 +244,8 @@ async def _upgrade(_: Request) -> Response:
     raise UpgradeRequired
 
 
-def _openapi(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool) -> Route:
-    derived = document(records, secured=secured, jobs=jobs)
+def _openapi(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool, usage: bool) -> Route:
+    derived = document(records, secured=secured, jobs=jobs, usage=usage)
 
     async def openapi(request: Request) -> Response:
         servers = [{"url": request.scope.get("root_path") or "/"}]

@@ -181,7 +181,7 @@ class Batches:
         return found
 
     def _caller(self, request: Request) -> Caller:
-        return self._keyring.authenticate(dict(request.scope["headers"]))
+        return self._keyring.authenticate(dict(request.scope["headers"]), BATCHES_PATH)
 
 
 def _asked(body: bytes) -> BatchRequest:

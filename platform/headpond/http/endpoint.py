@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from headpond.call import Backend, Call
 from headpond.dialect import Ask, Exchange, Heading, Incoming, Route
 from headpond.errors import DeadlineExceeded, HeadpondError
-from headpond.http.auth import Caller, Keyring
+from headpond.http.auth import Caller
 from headpond.http.body import read_body
 from headpond.http.exchange import read_exchange
 from headpond.http.headers import Asked, Headers, request_id
@@ -21,9 +21,12 @@ from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import CallerGone, Reply
 from headpond.http.stray import SERVED, path_params
 from headpond.http.target import target_model
+from headpond.http.tenancy import Tenancy
 from headpond.http.turn import Turn
 from headpond.http.watch import Watch
 from headpond.record import WorkloadRecord
+from headpond.tenancy.allowance import Allowance
+from headpond.tenancy.metering import submit
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +39,7 @@ class Endpoint:
         route: Route,
         record: WorkloadRecord,
         backend: Backend,
-        keyring: Keyring,
+        tenancy: Tenancy,
         metrics: HttpMetrics,
         *,
         keep_alive_s: float,
@@ -48,7 +51,7 @@ class Endpoint:
             route: The declared route.
             record: Its workload.
             backend: What answers the calls.
-            keyring: Who may call.
+            tenancy: Who may call, and how much.
             metrics: Where answers are counted.
             keep_alive_s: A stream that is idle for so long gets a comment.
             grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
@@ -56,7 +59,7 @@ class Endpoint:
         self._route = route
         self._record = record
         self._backend = backend
-        self._keyring = keyring
+        self._tenancy = tenancy
         self._metrics = metrics
         self._keep_alive_s = keep_alive_s
         self._grace_s = grace_s
@@ -91,7 +94,7 @@ class Endpoint:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         reply = Reply(send, request_id(headers), self._route.fail)
         try:
-            self._keyring.authenticate(headers)
+            self._tenancy.keyring.authenticate(headers, self._route.path)
         except HeadpondError as refusal:
             error = refusal
         await reply.fail(error)
@@ -105,9 +108,12 @@ class Endpoint:
         reply: Reply,
         began_s: float,
     ) -> None:
-        caller = self._keyring.authenticate(headers)
+        caller = self._tenancy.keyring.authenticate(headers, self._route.path)
         caller.require_workload(self._record.name)
+        allowance = self._tenancy.quotas.allowance(caller.tenant, self._record.name)
+        reply.allowance = allowance
         asked = Asked.read(headers, self._record.overload.deadline_s)
+        await allowance.look()
         limit = asyncio.timeout(asked.limit_s + self._grace_s)
         try:
             async with limit:
@@ -119,7 +125,7 @@ class Endpoint:
                 )
                 call = self._call(ask, caller, model, asked, reply.request_id, left_s)
                 due_s = began_s + asked.limit_s
-                await self._answer(call, exchange, receive, reply, began_s, due_s)
+                await self._answer(call, allowance, exchange, receive, reply, began_s, due_s)
         except TimeoutError:
             if limit.expired():
                 raise DeadlineExceeded from None
@@ -157,6 +163,7 @@ class Endpoint:
     async def _answer(
         self,
         call: Call,
+        allowance: Allowance,
         exchange: Exchange,
         receive: Receive,
         reply: Reply,
@@ -165,7 +172,7 @@ class Endpoint:
     ) -> None:
         submitted_s = perf_counter()
         async with Watch(receive) as watch:
-            answer = await self._backend.submit(call)
+            answer = await submit(call, allowance, self._backend)
             watch.hold(answer)
             accepted = reply.accepted = answer.accepted
             turn = Turn(

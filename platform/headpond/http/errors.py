@@ -112,7 +112,7 @@ def error_headers(error: HeadpondError) -> RawHeaders:
     """Return the headers that tell a client what to do about an error."""
     headers = [(b"x-should-retry", b"true" if error.retryable else b"false")]
     wait_s = error.retry_after_s
-    if wait_s is None and isinstance(error, RateLimited | Overloaded):
+    if wait_s is None and error.retryable and isinstance(error, RateLimited | Overloaded):
         wait_s = 1.0
     if wait_s is not None:
         wait_s = min(max(wait_s, 0.001), _MAX_WAIT_S)

@@ -162,7 +162,7 @@ class Files:
             log.warning("object_left", key=key, problem=error.message)
 
     def _caller(self, request: Request) -> Caller:
-        return self._keyring.authenticate(dict(request.scope["headers"]))
+        return self._keyring.authenticate(dict(request.scope["headers"]), FILES_PATH)
 
 
 async def _content(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import parse_qsl
@@ -13,6 +13,7 @@ from headpond.dialect import ErrorForm
 from headpond.errors import HeadpondError, InvalidRequest
 from headpond.http.headers import Headers, request_id
 from headpond.http.reply import Reply
+from headpond.tenancy.allowance import Allowance
 
 KEY_PROTOCOL = "openai-insecure-api-key."
 """Before a key that comes as a subprotocol: browsers can't set headers of WebSockets."""
@@ -79,18 +80,22 @@ class Visit:
             raise InvalidRequest("last_event must be the number of an event.", param="last_event")
         return int(given)
 
-    async def accept(self, send: Send) -> None:
-        """Accept it.
+    async def accept(self, send: Send, more: Iterable[tuple[bytes, bytes]]) -> None:
+        """Accept it, with these headers among others.
 
         Raises:
             OSError: The client went away.
         """
-        headers = [(b"x-request-id", self.request_id.encode())]
+        headers = [(b"x-request-id", self.request_id.encode()), *more]
         await send({"type": "websocket.accept", "subprotocol": self.protocol, "headers": headers})
 
 
 async def refuse(
-    scope: Scope, send: Send, error: HeadpondError, form: ErrorForm | None = None
+    scope: Scope,
+    send: Send,
+    error: HeadpondError,
+    form: ErrorForm | None = None,
+    allowance: Allowance | None = None,
 ) -> int:
     """Refuse a handshake as any request would be, and return the status.
 
@@ -105,6 +110,7 @@ async def refuse(
         await send({**message, "type": f"websocket.{message['type']}"})
 
     reply = Reply(as_answer, request_id(dict(scope["headers"])), form)
+    reply.allowance = allowance
     await reply.fail(error)
     return reply.status
 

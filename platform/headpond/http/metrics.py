@@ -24,12 +24,19 @@ UNMATCHED = "(none)"
 class HttpMetrics(Collector):
     """Answers by route and status, phases by workload, and sessions; on one event loop's thread."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, *others: Collector) -> None:
+        """Start with nothing counted.
+
+        Args:
+            sessions: Counted as they are at each scrape.
+            others: What else the process shows.
+        """
         self._sessions = sessions
         self._answers: Counter[tuple[str, int]] = Counter()
         self._phases: dict[tuple[str, str], Histogram] = {}
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        for collector in (self, *others):
+            self._registry.register(collector)
 
     def count(self, route: str, status: int) -> None:
         """Count one answer.

@@ -52,5 +52,5 @@ class Models:
         raise ModelNotFound("The model does not exist.", param="model")
 
     async def _seen(self, request: Request) -> Sequence[ModelCard]:
-        caller = self._keyring.authenticate(dict(request.scope["headers"]))
+        caller = self._keyring.authenticate(dict(request.scope["headers"]), MODELS_PATH)
         return [card for card in await self._backend.models() if caller.sees(card)]

@@ -27,7 +27,7 @@ from headpond.errors import (
     RateLimited,
     WorkerLost,
 )
-from headpond.http import headers, models, openapi_jobs, probes, workloads
+from headpond.http import headers, models, openapi_jobs, openapi_usage, probes, workloads
 from headpond.http.errors import SessionNotFound, UpgradeRequired
 from headpond.http.openapi_parts import (
     ErrorBody,
@@ -68,15 +68,18 @@ _ANSWER_HEADERS = {
 }
 
 
-def document(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool = False) -> JsonObject:
+def document(
+    records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool = False, usage: bool = False
+) -> JsonObject:
     """Return the document of an app that serves these records.
 
     Args:
         records: The workloads served.
         secured: Whether keys are configured.
         jobs: Whether files and batches are kept.
+        usage: Whether usage is kept.
     """
-    schemas = Schemas(_wanted(records, jobs=jobs))
+    schemas = Schemas(_wanted(records, jobs=jobs, usage=usage))
     paths: dict[str, JsonObject] = {}
     for record in records:
         for route in record.routes:
@@ -93,6 +96,7 @@ def document(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool = F
             **paths,
             **_platform_paths(schemas),
             **(openapi_jobs.paths(schemas) if jobs else {}),
+            **(openapi_usage.paths(schemas) if usage else {}),
         },
         "components": {
             "schemas": schemas.definitions,
@@ -104,7 +108,9 @@ def document(records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool = F
     return doc
 
 
-def _wanted(records: Sequence[WorkloadRecord], *, jobs: bool) -> list[tuple[type[BaseModel], Mode]]:
+def _wanted(
+    records: Sequence[WorkloadRecord], *, jobs: bool, usage: bool
+) -> list[tuple[type[BaseModel], Mode]]:
     """Return every wire type, and whether it comes in or goes out."""
     wanted: list[tuple[type[BaseModel], Mode]] = [
         (model, "serialization")
@@ -125,6 +131,7 @@ def _wanted(records: Sequence[WorkloadRecord], *, jobs: bool) -> list[tuple[type
             wanted.append((route.response, "serialization"))
         if route.chunk is not None:
             wanted.append((route.chunk, "serialization"))
+    wanted += openapi_usage.WIRE_TYPES if usage else ()
     return [*wanted, *(openapi_jobs.WIRE_TYPES if jobs else ())]
 
 

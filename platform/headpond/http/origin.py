@@ -33,6 +33,7 @@ _EXPOSED = (
     "x-request-id",
     "x-should-retry",
 )
+_QUOTAS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
 """Headers of answers that the pages of other origins may read."""
 
 
@@ -50,7 +51,7 @@ class OriginGate:
             forms: How errors look.
             metrics: Where refusals are counted.
         """
-        self._app = _shared(app, settings.allowed_origins) if settings.allowed_origins else app
+        self._app = _shared(app, settings) if settings.allowed_origins else app
         self._allowed = frozenset(settings.allowed_origins)
         self._host = b"x-forwarded-host" if settings.trust_forwarded_host else b"host"
         self._forms = forms
@@ -111,13 +112,16 @@ def _host_and_port(authority: str, usual: int) -> tuple[str, int] | None:
     return parts.hostname, usual if port is None else port
 
 
-def _shared(app: ASGIApp, origins: Iterable[str]) -> ASGIApp:
-    """Tell browsers that pages of these origins may read the answers."""
+def _shared(app: ASGIApp, settings: Settings) -> ASGIApp:
+    """Tell browsers that pages of the allowed origins may read the answers."""
+    quotas = (quota for tenant in settings.tenants.values() for quota in tenant.quotas)
+    units = {quota.unit.replace("_", "-") for quota in quotas}
+    rates = [f"{name}-{unit}" for unit in sorted(units) for name in _QUOTAS]
     return CORSMiddleware(
         app,
-        allow_origins=tuple(origins),
+        allow_origins=settings.allowed_origins,
         allow_methods=("*",),
         allow_headers=("*",),
         allow_private_network=True,
-        expose_headers=_EXPOSED,
+        expose_headers=(*_EXPOSED, *rates),
     )

@@ -108,7 +108,8 @@ class Probes:
 
     async def _scrape(self, request: Request) -> Response:
         if not self._metrics_open:
-            self._keyring.authenticate(dict(request.scope["headers"]))
+            headers = dict(request.scope["headers"])
+            self._keyring.authenticate(headers, METRICS_PATH).require_metrics()
         text = await self._backend.metrics() + self._metrics.text()
         if self._jobs is not None:
             text += await self._jobs.text()

@@ -12,6 +12,7 @@ from headpond.dialect import ErrorForm, SseEvent
 from headpond.errors import HeadpondError
 from headpond.http.errors import RawHeaders, error_answer, error_headers
 from headpond.http.sse import KEEP_ALIVE, frame
+from headpond.tenancy.allowance import Allowance
 
 _JSON = b"application/json"
 _EVENT_STREAM: RawHeaders = [
@@ -34,9 +35,19 @@ class Reply:
         request_id: Goes out with every answer.
         status: The status that was sent; 499 while, or if never, nothing was.
         accepted: What was admitted; from then on every answer names the bundle.
+        allowance: The tenant's quotas; with them every answer tells what is left.
     """
 
-    __slots__ = ("_busy", "_form", "_over", "_send", "accepted", "request_id", "status")
+    __slots__ = (
+        "_busy",
+        "_form",
+        "_over",
+        "_send",
+        "accepted",
+        "allowance",
+        "request_id",
+        "status",
+    )
 
     def __init__(self, send: Send, request_id: str, form: ErrorForm | None = None) -> None:
         """Start with nothing sent.
@@ -52,6 +63,7 @@ class Reply:
         self._busy = False
         self._over = False
         self.accepted: Accepted | None = None
+        self.allowance: Allowance | None = None
         self.status = GONE
 
     @property
@@ -106,6 +118,8 @@ class Reply:
         headers.append((b"x-request-id", self.request_id.encode()))
         if self.accepted is not None:
             headers.append((b"x-headpond-bundle", self.accepted.bundle.encode()))
+        if self.allowance is not None:
+            headers.extend(self.allowance.headers())
         await self._put({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _put(self, message: dict[str, object]) -> None:

@@ -22,7 +22,7 @@ from headpond.errors import (
     NotReady,
     Overloaded,
 )
-from headpond.http.auth import Caller, Keyring
+from headpond.http.auth import Caller
 from headpond.http.handshake import Visit, refuse
 from headpond.http.headers import Asked
 from headpond.http.keepalive import spare_unheard
@@ -34,7 +34,11 @@ from headpond.http.session import Session
 from headpond.http.sessions import Sessions
 from headpond.http.stray import SERVED
 from headpond.http.target import check_model, target_model
+from headpond.http.tenancy import Tenancy
 from headpond.record import WorkloadRecord
+from headpond.tenancy.errors import QuotasUnavailable
+from headpond.tenancy.metering import submit
+from headpond.tenancy.quotas import Quotas
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +57,7 @@ class SocketEndpoint:
         route: Route,
         record: WorkloadRecord,
         backend: Backend,
-        keyring: Keyring,
+        tenancy: Tenancy,
         metrics: HttpMetrics,
         sessions: Sessions,
     ) -> None:
@@ -63,7 +67,7 @@ class SocketEndpoint:
             route: The declared route.
             record: Its workload.
             backend: What answers the calls.
-            keyring: Who may call.
+            tenancy: Who may call, and how much.
             metrics: Where handshakes are counted.
             sessions: Where sessions are kept.
 
@@ -76,7 +80,7 @@ class SocketEndpoint:
         self._route = route
         self._record = record
         self._backend = backend
-        self._keyring = keyring
+        self._tenancy = tenancy
         self._metrics = metrics
         self._sessions = sessions
 
@@ -86,12 +90,18 @@ class SocketEndpoint:
             return
         status = GONE
         line = Line(send, _UNREAD_BYTES)
+        allowance = None
         try:
             visit = Visit.read(scope)
-            session = self._enter(visit, line)
+            caller = self._tenancy.keyring.authenticate(visit.headers, self._route.path)
+            caller.require_workload(self._record.name)
+            allowance = self._tenancy.quotas.allowance(caller.tenant, self._record.name)
+            if "session" not in visit.query:  # one that goes on has its call already
+                await allowance.look()
+            session = self._enter(visit, caller, line)
         except HeadpondError as error:
             with suppress(OSError):
-                status = await refuse(scope, send, error, self._route.fail)
+                status = await refuse(scope, send, error, self._route.fail, allowance)
         except Exception:
             log.exception("handshake_fault", path=self._route.path)
             with suppress(OSError):
@@ -99,7 +109,7 @@ class SocketEndpoint:
         else:
             code = None
             try:
-                await visit.accept(send)
+                await visit.accept(send, allowance.headers())
                 status = _SWITCHED
                 code = await self._talk(session, line, spare_unheard(receive))
             except OSError:
@@ -109,14 +119,12 @@ class SocketEndpoint:
         finally:
             self._metrics.count(self._route.path, status)
 
-    def _enter(self, visit: Visit, line: Line) -> Session:
+    def _enter(self, visit: Visit, caller: Caller, line: Line) -> Session:
         """Begin a session, or go on with the one that is asked for.
 
         Raises:
             HeadpondError: The handshake is refused.
         """
-        caller = self._keyring.authenticate(visit.headers)
-        caller.require_workload(self._record.name)
         owner = (caller.tenant, self._route.path)
         resumed = visit.query.get("session")
         if resumed is not None:
@@ -140,12 +148,23 @@ class SocketEndpoint:
             identifier,
             owner,
             self._converses(handshake),
-            _Calls(self._record.name, self._backend, self._sessions, caller, visit, asked),
+            self._calls(caller, visit, asked),
             self._sessions.gone,
         )
         self._sessions.add(session, asked.limit_s)
         session.begin(line)
         return session
+
+    def _calls(self, caller: Caller, visit: Visit, asked: Asked) -> _Calls:
+        return _Calls(
+            self._record.name,
+            self._backend,
+            self._tenancy.quotas,
+            self._sessions,
+            caller,
+            visit,
+            asked,
+        )
 
     async def _talk(self, session: Session, line: Line, receive: Receive) -> int | None:
         """Carry messages both ways until one side ends it; return the client's close code."""
@@ -197,6 +216,7 @@ class _Calls:
         self,
         workload: str,
         backend: Backend,
+        quotas: Quotas,
         sessions: Sessions,
         caller: Caller,
         visit: Visit,
@@ -204,6 +224,7 @@ class _Calls:
     ) -> None:
         self._workload = workload
         self._backend = backend
+        self._quotas = quotas
         self._sessions = sessions
         self._caller = caller
         self._visit = visit
@@ -249,8 +270,9 @@ class _Calls:
         tries = 0
         while True:
             try:
-                return await self._backend.submit(call)
-            except NotReady:
+                allowance = self._quotas.allowance(call.tenant, call.workload)
+                return await submit(call, allowance, self._backend)
+            except (NotReady, QuotasUnavailable):
                 raise
             except Overloaded:
                 made_way = tries > 0 or self._sessions.give_way(call.model)

@@ -32,7 +32,7 @@ class Workloads:
         return [Route(INDEX_PATH, self._index)]
 
     async def _index(self, request: Request) -> Response:
-        caller = self._keyring.authenticate(dict(request.scope["headers"]))
+        caller = self._keyring.authenticate(dict(request.scope["headers"]), INDEX_PATH)
         seen = [record for record in self._records if caller.opens(record.name)]
         listed = {"object": "list", "data": [readable(record) for record in seen]}
         return Response(json.dumps(listed), media_type="application/json")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from functools import partial
 
-from headpond.jobs.database import Database
-from headpond.jobs.errors import JobsUnavailable
+from headpond.jobs.opening import Opening
 from headpond.jobs.settings import JobStore
 from headpond.jobs.store import Jobs
 
@@ -23,10 +20,9 @@ class JobsAccess:
             patience_s: So long a request waits for a database that is away.
         """
         self.store = store
-        self._patience_s = patience_s
         self.objects = store.open_objects()
         self.roots = store.open_roots()
-        self._opening: asyncio.Task[Database] | None = None
+        self._opening = Opening(partial(store.open_database, patience_s=patience_s))
 
     async def jobs(self) -> Jobs:
         """Return the store of jobs.
@@ -34,17 +30,8 @@ class JobsAccess:
         Raises:
             JobsUnavailable: The database does not answer.
         """
-        opening = self._opening
-        if opening is None or (opening.done() and opening.exception() is not None):
-            opened = partial(self.store.open_database, patience_s=self._patience_s)
-            opening = asyncio.create_task(asyncio.to_thread(opened))
-            self._opening = opening
-        # Whoever comes meanwhile waits for the same attempt, and may go away alone.
-        return Jobs(await asyncio.shield(opening))
+        return Jobs(await self._opening.database())
 
     async def close(self) -> None:
         """Close the connections."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            with suppress(JobsUnavailable):
-                (await opening).close()
+        await self._opening.close()

@@ -145,3 +145,18 @@ attempts = Table(
     Column("note", Text),
 )
 """Every time a task was taken, and what became of it."""
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("hour_s", BigInteger, primary_key=True, autoincrement=False),
+    Column("tenant", Text, primary_key=True),
+    Column("workload", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("bundle", Text, primary_key=True),
+    Column("outcome", Text, primary_key=True),
+    Column("unit", Text, primary_key=True),
+    Column("writer", String(16), primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+)
+"""What the calls of one process came to that ended in one hour: its own total so far."""

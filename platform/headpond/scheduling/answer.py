@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from headpond.call import Accepted, Event
 from headpond.errors import HeadpondError, RequestCancelled
+from headpond.last_word import LastWord
 from headpond.mailbox import Mailbox, Sink
 from headpond.scheduling.sequence import LiveCall
 from headpond.scheduling.worker import Worker
+from headpond.units import Work
 
 _LOOK_S = 0.01
 
@@ -22,7 +24,7 @@ class LoopAnswer:
     the engine goes on and frees the call's state.
     """
 
-    __slots__ = ("_accepted", "_ahead", "_live", "_mailbox", "_over", "_worker")
+    __slots__ = ("_accepted", "_ahead", "_last_word", "_live", "_mailbox", "_over", "_worker")
 
     def __init__(
         self, live: LiveCall, loop: AbstractEventLoop, worker: Worker, ahead: int = 0
@@ -41,6 +43,7 @@ class LoopAnswer:
         self._ahead = ahead
         self._mailbox = Mailbox(loop)
         self._over = False
+        self._last_word = LastWord()
 
     @property
     def accepted(self) -> Accepted:
@@ -99,10 +102,18 @@ class LoopAnswer:
         """Hand over the events of a step."""
         self._mailbox.push(events)
 
+    def when_over(self, told: Callable[[Work], None]) -> None:
+        """Have `told` called once with what the call came to, when all of it is released."""
+        self._last_word.tell(told)
+
     def end(self, events: Sequence[Event], error: HeadpondError | None) -> None:
-        """Hand over the last events, and the error that is raised after them, if any."""
+        """Hand over the last events, and the error that is raised after them, if any.
+
+        Every item is over by then, also of a call that was let go of.
+        """
         self._over = True
         self._mailbox.end(events, error)
+        self._last_word.know(self._live.work())
 
     def _let_go(self, error: HeadpondError) -> None:
         self._over = True

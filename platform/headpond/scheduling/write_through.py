@@ -32,6 +32,9 @@ VectorOf = Callable[[object], Sequence[float]]
 Settle = Callable[[HeadpondError | None], None]
 """Takes the error of a write, or None when all is in the store."""
 
+_TENANT_SHARE = 0.5
+"""One tenant's calls hold no more of the points in flight than this: others find room."""
+
 
 class WriteThrough:
     """Writes what calls gave to a sink, a bounded number of points at a time.
@@ -90,7 +93,7 @@ class WriteThrough:
 
         Raises:
             InvalidRequest: They are too many ever, or the call is streamed.
-            Overloaded: Too many points of other calls are in flight.
+            Overloaded: Too many points of other calls are in flight, in all or of the tenant.
         """
         if call.stream:
             raise InvalidRequest("what is streamed cannot be stored", param="store")
@@ -99,7 +102,9 @@ class WriteThrough:
             raise InvalidRequest(
                 f"at most {self._max_points} vectors are stored in one call", param="store"
             )
-        if held + count > self._max_points:
+        own = sum(n for live, n in self._in_flight.items() if live.call.tenant == call.tenant)
+        most_own = _TENANT_SHARE * self._max_points
+        if held + count > self._max_points or (own and own + count > most_own):
             raise Overloaded(
                 "the vector store takes no more now",
                 param="store",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headpond.call import Accepted, Answer, Call, Event, ModelCard
+from headpond.call import Accepted, Answer, Call, Ended, Event, ModelCard
 from headpond.errors import ModelNotFound
+from headpond.last_word import LastWord
+from headpond.units import Work
 
 Step = Sequence[Event] | asyncio.Event | Exception
 """Events that come together, an event to wait for, or an error to raise."""
@@ -27,6 +29,7 @@ class ScriptedBackend:
         calls: Every call that was submitted.
         closed: The request identifiers of closed answers, once for each time.
         fed: What any answer was fed.
+        came_to: What is told of an answer when it was closed; None for nothing.
     """
 
     accepted: Accepted
@@ -38,6 +41,7 @@ class ScriptedBackend:
     calls: list[Call] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     fed: list[object] = field(default_factory=list)
+    came_to: Work | None = None
 
     def only_model(self, workload: str) -> str | None:
         """Return the one card of a workload, if there is one."""
@@ -81,6 +85,7 @@ class ScriptedAnswer:
     def __init__(self, backend: ScriptedBackend, call: Call) -> None:
         self._backend = backend
         self._call = call
+        self._last_word = LastWord()
         self.accepted = backend.accepted
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
@@ -91,6 +96,8 @@ class ScriptedAnswer:
             elif isinstance(step, Exception):
                 raise step
             else:
+                if isinstance(last := step[-1] if step else None, Ended):
+                    self._last_word.know(last.work)
                 yield step
 
     async def feed(self, payload: object, units: int) -> None:
@@ -106,3 +113,9 @@ class ScriptedAnswer:
     async def close(self) -> None:
         """Note that the answer was let go of."""
         self._backend.closed.append(self._call.request_id)
+        if self._backend.came_to is not None:
+            self._last_word.know(self._backend.came_to)
+
+    def when_over(self, told: Callable[[Work], None]) -> None:
+        """Tell what `Ended` says, or what the script does when the answer is closed."""
+        self._last_word.tell(told)

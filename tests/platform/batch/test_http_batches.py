@@ -12,10 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from batch_server import ENDPOINT, MODEL, batch_app, batch_server, line, lines
 from headpond import Client
+from headpond.api_key import ApiKey
 from headpond.errors import DeadlineExceeded
 from headpond.http.app import build_app
 from headpond.jobs.settings import JobStore
-from headpond.settings import ApiKey, Settings
+from headpond.settings import Settings
 from headpond.testing.echo import record
 from headpond.testing.scripted import ScriptedBackend
 

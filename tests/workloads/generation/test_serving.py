@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from headpond.call import Call, Ended, Output
+from headpond.engine import Quantum
 from headpond.scheduling.loop import Loop, loop_for
 from headpond.telemetry.report import CallReport
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling, TextDelta
@@ -18,7 +22,7 @@ PROMPTS = [tuple((at * 11 + which * 17) % 390 for at in range(20 + which)) for w
 COUNT = 40
 
 
-def call(which: int) -> Call:
+def call(which: int, tenant: str = "t") -> Call:
     item = GenerationItem(
         prompt=Prompt(token_ids=PROMPTS[which]),
         max_output_tokens=COUNT,
@@ -26,7 +30,7 @@ def call(which: int) -> Call:
     )
     return Call(
         request_id=str(which),
-        tenant="t",
+        tenant=tenant,
         workload="generation",
         model="tiny",
         items=(item,),
@@ -35,9 +39,9 @@ def call(which: int) -> Call:
     )
 
 
-async def output_ids(loop: Loop, which: int, most: int = COUNT) -> list[int]:
+async def output_ids(loop: Loop, which: int, most: int = COUNT, tenant: str = "t") -> list[int]:
     """Read a call's tokens, and leave after `most` of them."""
-    answer = await loop.submit(call(which))
+    answer = await loop.submit(call(which, tenant))
     found: list[int] = []
     try:
         async for events in answer.batches():
@@ -78,3 +82,34 @@ async def test_preemption_and_cancellation_leave_tokens_and_blocks_right(tiny: T
         assert found[which] == tiny.greedy(PROMPTS[which], COUNT)[: len(found[which])]
     assert sum(report.preemptions for report in reports) > 0
     assert engine.free_blocks == blocks
+
+
+async def test_what_another_tenant_has_asked_makes_nothing_quicker(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, computed = tiny.engine(), [0]
+    step = engine.step
+
+    def counted(quanta: Sequence[Quantum[Any]]) -> object:
+        computed[-1] += sum(quantum.units for quantum in quanta)
+        return step(quanta)
+
+    monkeypatch.setattr(engine, "step", counted)
+    loop = loop_for(
+        record,
+        engine,
+        record.bind(engine.symbols, "float32"),
+        state_bytes=2**20,
+        bundle="tiny@1.0.0+0",
+        observer=lambda _: None,
+    )
+    loop.start()
+    try:
+        for tenant in ("one", "one", "two", "two"):
+            computed.append(0)
+            await output_ids(loop, 11, tenant=tenant)
+    finally:
+        await loop.stop(5.0)
+    _, first, again, theirs, theirs_again = computed
+    assert again < first
+    assert (theirs, theirs_again) == (first, again)

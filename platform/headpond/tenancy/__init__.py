@@ -1,0 +1,1 @@
+"""Who is served, and how much of it: key files, audit, quotas."""
