@@ -158,9 +158,20 @@ def join_ray() -> None:
         raise NotReady("no Ray runs on this machine; start one with `headpond up`") from None
 
 
+def lost_process() -> str | None:
+    """Return the name of a process without which nothing goes on here, when it has died.
+
+    Only of the Ray that `start_ray` has started: its control store keeps nothing on a disk,
+    so that none could take over.
+    """
+    node = global_worker.node
+    dead = [] if node is None else node.dead_processes()
+    return dead[0][0] if dead else None
+
+
 def stop_ray() -> None:
     """Delete every application, draining what runs, and stop Ray with all its processes."""
-    if ray.is_initialized():
+    if ray.is_initialized() and lost_process() is None:
         for name in serve.status().applications:
             serve.delete(name, _blocking=False)  # so that all drain at once
         while serve.status().applications:

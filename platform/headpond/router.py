@@ -11,7 +11,12 @@ from ray import serve
 from ray.serve import Application, Deployment
 
 from headpond.bundle.alias import AliasTable
-from headpond.deployment import MAX_ONGOING, resolved
+from headpond.deployment import (
+    HEALTH_PERIOD_S,
+    HEALTH_TIMEOUT_S,
+    MAX_ONGOING,
+    resolved,
+)
 from headpond.http.app import build_app
 from headpond.http.jobs import JobsDoor
 from headpond.http.stray import with_strays
@@ -88,7 +93,8 @@ def build(args: Mapping[str, object] | RouterArgs) -> Application:
     deployment: Deployment = serve.deployment(
         name="Router",
         max_ongoing_requests=MAX_ONGOING,
-        health_check_period_s=2,
+        health_check_period_s=HEALTH_PERIOD_S,
+        health_check_timeout_s=HEALTH_TIMEOUT_S,
         ray_actor_options={"num_cpus": 0},
     )(serve.ingress()(Router))
     return deployment.bind(parsed)
