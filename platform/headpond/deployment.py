@@ -18,7 +18,6 @@ import psutil
 from pydantic import BaseModel, ByteSize, ConfigDict, Field
 from ray import serve
 from ray.serve import Application, Deployment
-from ray.serve.config import RequestRouterConfig
 from ray.util import get_node_ip_address
 
 from headpond.backend import LocalBackend
@@ -38,7 +37,6 @@ from headpond.serve_edge import behind_serve
 from headpond.serve_handle import MODEL_DEPLOYMENT
 from headpond.settings import Settings
 from headpond.sink import SinkSettings
-from headpond.steering import Steering
 from headpond.telemetry.logs import CallLog, configure_logging
 from headpond.telemetry.metrics import Metrics
 from headpond.telemetry.report import CallReport
@@ -47,7 +45,6 @@ from headpond.telemetry.tracing import call_tracer
 if TYPE_CHECKING:
     from headpond.call import Call
     from headpond.http.app import ASGIApp
-    from headpond.placement import Placement
 
 SWITCH_S = 0.5e-3
 """After so long a thread lets others run Python: the event loop must not wait for an engine's.
@@ -143,19 +140,19 @@ class Model:
         app = build_app([self._backend.record], self._backend, self._settings)
         return behind_serve(app)
 
-    async def answer(self, call: Call, _: Placement) -> Answered | HeadpondError:
+    async def answer(self, call: Call) -> Answered | HeadpondError:
         """Run a routed call to its end; see `Door`."""
         return await self._door.answer(call)
 
     async def stream(
-        self, call: Call, router_id: bytes, stream: int, _: Placement
+        self, call: Call, router_id: bytes, stream: int
     ) -> LaneAddress | HeadpondError | None:
         """Run a routed stream to its end; see `Door`."""
         return await self._door.stream(call, router_id, stream)
 
-    async def status(self) -> tuple[str, ReplicaStatus]:
-        """Return the replica's ID and how it is."""
-        return self._replica_id, self._door.status
+    async def status(self) -> ReplicaStatus:
+        """Return how this replica is."""
+        return self._door.status
 
     async def exposition(self) -> tuple[str, str]:
         """Return the replica's ID and its metrics in the Prometheus text format."""
@@ -232,7 +229,6 @@ def build(args: Mapping[str, object] | ModelArgs) -> Application:
         max_ongoing_requests=MAX_ONGOING,
         health_check_period_s=HEALTH_PERIOD_S,
         health_check_timeout_s=HEALTH_TIMEOUT_S,
-        request_router_config=RequestRouterConfig(request_router_class=Steering),
         graceful_shutdown_timeout_s=parsed.drain_s,
         ray_actor_options={
             "num_cpus": parsed.threads,

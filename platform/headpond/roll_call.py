@@ -6,15 +6,29 @@ lock) closes no connection: calls that it holds would wait until their deadlines
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from headpond.hop import ReplicaStatus
-from headpond.placement import Placement
 
 SILENT_POLLS = 3
 """So many polls in a row without an answer, and a replica is given up."""
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class Waiting:
+    """A call that is under way.
+
+    Attributes:
+        give_up: Ends the waiting for it.
+        replica: Who has taken it in; None until somebody has.
+        polls: How many polls there were since it was sent that found nobody had.
+    """
+
+    give_up: Callable[[], None]
+    replica: str | None = None
+    polls: int = 0
 
 
 class RollCall:
@@ -22,51 +36,57 @@ class RollCall:
 
     def __init__(self) -> None:
         """Start with nobody known."""
-        self._known: dict[str, ReplicaStatus] = {}
-        self._missed: Counter[str] = Counter()
-        self._placements: dict[Placement, None] = {}
+        self._said: dict[str, ReplicaStatus] = {}
+        self._missed: dict[str, int] = {}
+        self._waiting: dict[Waiting, None] = {}
 
     @property
     def statuses(self) -> Sequence[ReplicaStatus]:
         """What those who are not given up said last."""
-        return [self._known[name] for name in self._known if not self._is_silent(name)]
+        return [status for name, status in self._said.items() if not self._is_silent(name)]
 
     @property
     def nobody(self) -> bool:
-        """Whether replicas are known, and all of them are given up."""
-        return bool(self._known) and all(map(self._is_silent, self._known))
+        """Whether there are replicas, and all of them are given up."""
+        everybody = self._said.keys() | self._missed.keys()
+        return bool(everybody) and all(map(self._is_silent, everybody))
 
-    def take(self, answered: Mapping[str, ReplicaStatus], *, missing: int) -> None:
-        """Take in a poll; calls that a replica holds that is given up now are given up, too.
+    @property
+    def unfit(self) -> Collection[str]:
+        """Who should be sent nothing new while there are others."""
+        unready = {name for name, status in self._said.items() if status.reason is not None}
+        return unready | self._missed.keys()
+
+    def take(self, answered: Mapping[str, ReplicaStatus], missing: Collection[str]) -> None:
+        """Take in a poll; calls of replicas that are given up now are given up, too.
 
         Args:
             answered: What each replica said that answered in time.
-            missing: How many have not answered; those that are gone are not counted.
+            missing: Those that have not; who is gone is in neither.
         """
-        absent = [name for name in self._known if name not in answered] if missing else []
-        self._missed = Counter({name: self._missed[name] + 1 for name in absent})
-        self._known = {**{name: self._known[name] for name in absent}, **answered}
-        silent = {name for name in self._known if self._is_silent(name)}
-        for placement in list(self._placements):
-            placement.polls += placement.replica is None
-            nowhere = placement.replica is None and placement.polls >= SILENT_POLLS
-            if silent and (nowhere or placement.replica in silent):
-                placement.give_up()
+        self._missed = {name: self._missed.get(name, 0) + 1 for name in missing}
+        kept = {name: self._said[name] for name in missing if name in self._said}
+        self._said = {**kept, **answered}
+        silent = {name for name in missing if self._is_silent(name)}
+        for waiting in list(self._waiting):
+            waiting.polls += waiting.replica is None
+            nowhere = waiting.replica is None and waiting.polls >= SILENT_POLLS
+            if silent and (nowhere or waiting.replica in silent):
+                waiting.give_up()
 
     @contextmanager
-    def placed(self, give_up: Callable[[], None]) -> Iterator[Placement]:
-        """Keep a call's placement while it is under way.
+    def waiting(self, give_up: Callable[[], None]) -> Iterator[Waiting]:
+        """Keep a call while it is under way.
 
         Args:
             give_up: Ends the waiting for it; called at most once a poll.
         """
-        unready = {name for name, status in self._known.items() if status.reason is not None}
-        placement = Placement(give_up=give_up, avoid=unready | frozenset(self._missed))
-        self._placements[placement] = None
+        waiting = Waiting(give_up=give_up)
+        self._waiting[waiting] = None
         try:
-            yield placement
+            yield waiting
         finally:
-            del self._placements[placement]
+            del self._waiting[waiting]
 
     def _is_silent(self, name: str) -> bool:
-        return self._missed[name] >= SILENT_POLLS
+        return self._missed.get(name, 0) >= SILENT_POLLS

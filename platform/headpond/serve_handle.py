@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -15,12 +14,12 @@ from ray.serve.exceptions import RayServeException
 
 from headpond.errors import HeadpondError, WorkerLost
 from headpond.hop import Answered, ReplicaStatus
-from headpond.placement import Placement
 from headpond.roll_call import RollCall
 
 if TYPE_CHECKING:
-    from ray.serve._private.replica_result import ReplicaResult
+    from ray.serve._private.replica_result import ReplicaResult, gRPCReplicaResult
     from ray.serve.handle import DeploymentHandle, DeploymentResponse
+    from ray.serve.request_router import RequestRouter
 
     from headpond.call import Call
     from headpond.lane import LaneAddress
@@ -45,9 +44,8 @@ class ServeHandle:
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
         """Run a call to its end on one replica; cancelled with the awaiting task."""
-        async with self._placed() as placement:
-            response = self._handle.answer.remote(call, placement)
-            return await _outcome(cast("DeploymentResponse[Answered | HeadpondError]", response))
+        response = self._handle.answer.remote(call)
+        return await self._outcome(cast("DeploymentResponse[Answered | HeadpondError]", response))
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int
@@ -56,64 +54,91 @@ class ServeHandle:
 
         A unary call of Serve: a streaming one costs twice as much to open.
         """
-        async with self._placed() as placement:
-            response = self._handle.stream.remote(call, router_id, stream, placement)
-            return await _outcome(
-                cast("DeploymentResponse[LaneAddress | HeadpondError | None]", response)
-            )
+        response = self._handle.stream.remote(call, router_id, stream)
+        return await self._outcome(
+            cast("DeploymentResponse[LaneAddress | HeadpondError | None]", response)
+        )
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
-        """Ask every replica how it is; calls that wait for one that never says so are lost."""
+        """Ask every replica how it is; calls of one that does not answer for long are lost."""
         replies, missing = await self._ask_all("status")
-        answered = dict(cast("tuple[str, ReplicaStatus]", reply) for reply in replies)
-        self._roll.take(answered, missing=missing)
+        answered = {name: cast("ReplicaStatus", reply) for name, reply in replies.items()}
+        self._roll.take(answered, missing)
+        self._pass_by(self._roll.unfit)
         return self._roll.statuses
 
     async def expositions(self) -> Mapping[str, str]:
         """Return each replica's metrics in the Prometheus text format, by replica ID."""
         replies, _ = await self._ask_all("exposition")
-        return dict(cast("tuple[str, str]", reply) for reply in replies)
+        return dict(cast("tuple[str, str]", reply) for reply in replies.values())
 
-    @asynccontextmanager
-    async def _placed(self) -> AsyncIterator[Placement]:
-        """Wait for a call no longer than for the replica that holds it.
+    async def _ask_all(self, method: str) -> tuple[Mapping[str, object], Collection[str]]:
+        """Ask every replica; return what came in time by actor, and the actors of the others.
 
-        Raises:
-            WorkerLost: No replica answers, or the one that holds it has fallen silent.
-        """
-        if self._roll.nobody:
-            raise WorkerLost
-        try:
-            async with asyncio.timeout(None) as limit:
-                with self._roll.placed(partial(_expire, limit)) as placement:
-                    yield placement
-        except TimeoutError:
-            raise WorkerLost from None
-
-    async def _ask_all(self, method: str) -> tuple[Sequence[object], int]:
-        """Ask every replica; return what came in time, and how many have not answered.
-
-        Those whose connection failed are gone, and count for neither.
+        Those whose connection failed are gone, and are in neither.
         """
         try:
             # Serve's own `results_async` waits for the slowest, or drops them all.
             asking = self._handle.broadcast(method)
-            asked = await asking._fetch_replica_results_async()  # noqa: SLF001 - see above
+            asked = await asking._fetch_replica_results_async()  # noqa: SLF001 - as said above
         except (RayError, RayServeException) as error:
             raise WorkerLost from error
-        tasks = [asyncio.create_task(_reply(each)) for each in asked]
+        tasks = {asyncio.create_task(_reply(each)): _actor(each) for each in asked}
         if not tasks:
-            return (), 0
+            return {}, ()
         done, waiting = await asyncio.wait(tasks, timeout=_ANSWER_S)
         for task in waiting:
             task.cancel()
-        replies = [task.result() for task in done]
-        return [reply for reply in replies if reply is not None], len(waiting)
+        replies = {tasks[task]: task.result() for task in done}
+        known = {name: reply for name, reply in replies.items() if reply is not None}
+        return known, [tasks[task] for task in waiting]
+
+    def _pass_by(self, actors: Collection[str]) -> None:
+        """Have Serve send nothing to these while others are free.
+
+        It goes by the length of queues, as it last knew them, and a replica that stands still
+        had a short one. A full one it asks again before it sends anything there.
+        """
+        if not actors:
+            return
+        router = cast("RequestRouter", self._handle._router._asyncio_router.request_router)  # noqa: SLF001 - Serve takes no router of ours where HAProxy is in front
+        for name, replica in router.curr_replicas.items():
+            if replica.actor_id.hex() in actors:
+                router.on_new_queue_len_info(name, replica.max_ongoing_requests)
+
+    async def _outcome(self, response: DeploymentResponse[Outcome]) -> Outcome:
+        """Wait for a call, but no longer than for the replica that has taken it in.
+
+        Raises:
+            WorkerLost: It died or stands still, or no replica answers.
+        """
+        try:
+            async with asyncio.timeout(None) as limit:
+                if self._roll.nobody:
+                    _expire(limit)
+                with self._roll.waiting(partial(_expire, limit)) as waiting:
+                    taken = await response._fetch_future_result_async()  # noqa: SLF001 - as `await response` does
+                    waiting.replica = _actor(taken)
+                    outcome: Outcome = await taken.get_async()
+                    return outcome
+        except asyncio.CancelledError:
+            response.cancel()  # type: ignore[no-untyped-call]
+            raise
+        except TimeoutError:
+            response.cancel()  # type: ignore[no-untyped-call]
+            raise WorkerLost from None
+        except (RayError, RayServeException, AioRpcError) as error:
+            raise WorkerLost from error
 
 
 def _expire(limit: asyncio.Timeout) -> None:
     if not limit.expired():
         limit.reschedule(asyncio.get_running_loop().time())
+
+
+def _actor(result: ReplicaResult) -> str:
+    """Return who has taken a call in."""
+    return cast("gRPCReplicaResult", result)._actor_id.hex()  # noqa: SLF001 - said nowhere else
 
 
 async def _reply(asked: ReplicaResult) -> object:
@@ -125,16 +150,6 @@ async def _reply(asked: ReplicaResult) -> object:
     except asyncio.CancelledError:
         asked.cancel()
         raise
-
-
-async def _outcome(response: DeploymentResponse[Outcome]) -> Outcome:
-    try:
-        return await response
-    except asyncio.CancelledError:
-        response.cancel()  # type: ignore[no-untyped-call]
-        raise
-    except (RayError, RayServeException) as error:
-        raise WorkerLost from error
 
 
 def connect(app: str) -> ServeHandle | None:
