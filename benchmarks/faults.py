@@ -151,19 +151,17 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
+    new: list[Case] = []
+    if not given.table:
+        new = run([fault for fault in FAULTS if not given.only or fault.name in given.only])
     path = RESULTS / "faults.json"
     kept: list[Case] = json.loads(path.read_text())["cases"] if path.exists() else []
-    if not given.table:
-        chosen = [fault for fault in FAULTS if not given.only or fault.name in given.only]
-        new = {str(case["fault"]): case for case in run(chosen)}
-        kept = [
-            {**{str(c["fault"]): c for c in kept}, **new}[f.name]
-            for f in FAULTS
-            if f.name in new or any(c["fault"] == f.name for c in kept)
-        ]
-        described = {"machine": machine(), "versions": versions("ray"), "cases": kept}
+    found = {str(case["fault"]): case for case in (*kept, *new)}
+    cases = [found[fault.name] for fault in FAULTS if fault.name in found]
+    if new:
+        described = {"machine": machine(), "versions": versions("ray"), "cases": cases}
         write_results("faults", described)
-    print(table(kept))
+    print(table(cases))
 
 
 if __name__ == "__main__":
