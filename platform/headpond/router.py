@@ -40,12 +40,15 @@ class RouterArgs(BaseModel):
         settings: Keys, tenants and telemetry: inline, or the path of a YAML file.
         jobs: Where files and batches are kept, `{}` for this machine; without it there are
             none.
+        drain_s: How long a router that is stopped may finish what it forwards; no less than
+            the models' own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     settings: Settings | str = Settings()
     jobs: JobStore | None = None
+    drain_s: float = Field(default=30.0, ge=0)
 
 
 class RouterConfig(BaseModel):
@@ -95,6 +98,8 @@ def build(args: Mapping[str, object] | RouterArgs) -> Application:
         max_ongoing_requests=MAX_ONGOING,
         health_check_period_s=HEALTH_PERIOD_S,
         health_check_timeout_s=HEALTH_TIMEOUT_S,
+        # What the models end with at the last moment has to get through.
+        graceful_shutdown_timeout_s=parsed.drain_s + 5.0,
         ray_actor_options={"num_cpus": 0},
     )(serve.ingress()(Router))
     return deployment.bind(parsed)
