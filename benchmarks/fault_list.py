@@ -51,7 +51,7 @@ class Fault:
 
     name: str
     strike: Callable[[Bench], None]
-    after_s: float = 20.0
+    after_s: float = 15.0
     formed: bool = False
     alone: bool = False
     around: Callable[[Path], AbstractContextManager[Env]] = _nothing
@@ -117,20 +117,20 @@ SOCKETS = ("unrelated deploy", "platform stopped (SIGTERM)")
 
 FAULTS = (
     Fault(name="replica killed", strike=sent(REPLICA, signal.SIGKILL)),
-    Fault(name="replica stopped", strike=sent(REPLICA, signal.SIGSTOP), after_s=30),
+    Fault(name="replica stopped", strike=sent(REPLICA, signal.SIGSTOP), after_s=25),
     Fault(name="only replica killed", strike=sent(FORMED_REPLICA, signal.SIGKILL), formed=True),
     Fault(
         name="only replica stopped",
         strike=sent(FORMED_REPLICA, signal.SIGSTOP),
-        after_s=40,
+        after_s=30,
         formed=True,
     ),
     Fault(name="engine stuck", strike=said(STAND_STILL)),
     Fault(name="engine lacks memory", strike=said(LACK_MEMORY), after_s=10),
     Fault(name="router killed", strike=sent(ROUTER, signal.SIGKILL)),
-    Fault(name="router stopped", strike=sent(ROUTER, signal.SIGSTOP), after_s=40),
+    Fault(name="router stopped", strike=sent(ROUTER, signal.SIGSTOP), after_s=30),
     Fault(name="HAProxy killed", strike=sent(HAPROXY, signal.SIGKILL)),
-    Fault(name="HAProxy stopped", strike=sent(HAPROXY, signal.SIGSTOP), after_s=40),
+    Fault(name="HAProxy stopped", strike=sent(HAPROXY, signal.SIGSTOP), after_s=30),
     Fault(name="HAProxy's manager killed", strike=sent(MANAGER, signal.SIGKILL)),
     Fault(name="Serve's own proxy killed", strike=sent(PROXY, signal.SIGKILL)),
     Fault(name="Serve's controller killed", strike=sent(CONTROLLER, signal.SIGKILL)),

@@ -29,6 +29,7 @@ from headpond.http.errors import error_answer, error_headers
 
 _ERROR_FILE = re.compile(r"^( *errorfile )(\d+) \S+$", re.MULTILINE)
 _NO_PATH = re.compile(r"^( *http-request return status )404 .*not found\..*$", re.MULTILINE)
+_ROOT = re.compile(r"^ *acl is_\S+ path_beg /$", re.MULTILINE)
 _SERVED = re.compile(r"^ *use_backend ", re.MULTILINE)
 _RETRY_AFTER_S = 1.0
 _SET_PDEATHSIG = 1
@@ -56,11 +57,15 @@ def end_with_parent() -> None:
 def name_errors(config: Path) -> None:
     """Let a config answer with our errors; their files lie beside it.
 
-    502 and 504 are a process that died amid a request. Where there is nothing to go to, all is
-    starting or stopping and comes back; with other applications there is no such address.
+    502 and 504 are a process that died amid a request. An address that nothing serves is not
+    found; but while all starts or stops, or where a router at `/` was and is not now, because
+    Serve's controller is getting to know again what runs, it is to come back.
     """
     text = config.read_text()
-    served = _SERVED.search(text) is not None
+    rooted = config.with_name("rooted")
+    if _ROOT.search(text) is not None:
+        rooted.touch()
+    served = _SERVED.search(text) is not None and not rooted.exists()
     lost = _written(config, WorkerLost(retry_after_s=_RETRY_AFTER_S))
     away = _written(
         config, NotReady("Nothing runs that could answer.", retry_after_s=_RETRY_AFTER_S)

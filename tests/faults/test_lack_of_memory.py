@@ -20,12 +20,14 @@ class OutOfMemoryError(RuntimeError):
 
 
 class SmallEngine(SimulatedEngine):
-    """Has memory for `room` slots in a step."""
+    """Has memory for `room` slots in a step, and none for one that is greedy."""
 
     room = 16
+    greedy = ""
 
     def step(self, quanta: Sequence[Quantum[SimulatedSlot]]) -> list[Progress[str]]:
-        if len(quanta) > self.room:
+        names = {quantum.slot.item.name for quantum in quanta}
+        if len(quanta) > self.room or self.greedy in names:
             raise MemoryError
         return super().step(quanta)
 
@@ -79,7 +81,7 @@ def test_the_oldest_go_on_while_the_newest_wait() -> None:
     calls = [bench.submit(f"i{at}", outputs=8) for at in range(4)]
     while not calls[0].over:
         bench.loop.turn()
-    assert [len(said(call)) for call in calls] == [8, 8, 0, 0]
+    assert [len(said(call)) for call in calls] == [8, 8, 1, 1]  # once, to see who is to blame
 
 
 def test_all_share_steps_again_when_there_is_memory_again() -> None:
@@ -92,6 +94,16 @@ def test_all_share_steps_again_when_there_is_memory_again() -> None:
     bench.engine.room = 16
     bench.loop.run()
     assert max(map(len, bench.engine.steps)) == 4
+
+
+def test_one_that_takes_it_all_is_found_and_holds_up_nobody() -> None:
+    bench = Bench()
+    bench.engine.greedy = "i9"
+    calls = [bench.submit(f"i{at}", outputs=20) for at in range(16)]
+    bench.loop.run()
+    assert [len(said(call)) for call in calls] == [20] * 9 + [0] + [20] * 6
+    # 4 to find it, beside those that all others share.
+    assert len(bench.engine.steps) <= 20 + 8
 
 
 def test_one_that_is_too_large_alone_is_refused_and_may_be_sent_again() -> None:

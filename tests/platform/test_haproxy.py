@@ -68,6 +68,19 @@ def test_while_nothing_is_served_all_may_come_back(config: Path) -> None:
     assert (status, code, headers["retry-after"]) == (503, "model_not_ready", "1")
 
 
+def test_where_a_router_was_it_may_come_back(config: Path) -> None:
+    """A controller that starts again knows of one application before it knows of the others."""
+    served = config.read_text()
+    config.write_text(
+        DEFAULTS.format(served="    acl is_router path_beg /\n    use_backend router")
+    )
+    name_errors(config)
+    config.write_text(served)
+    name_errors(config)
+    status, _, code = answer(config, "http-request return status 503 errorfile")
+    assert (status, code) == (503, "model_not_ready")
+
+
 def test_naming_errors_twice_changes_nothing(config: Path) -> None:
     name_errors(config)
     text = config.read_text()

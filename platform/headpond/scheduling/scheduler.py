@@ -218,7 +218,8 @@ class Scheduler:
         took_s = now_s - self._decided_s
         if not isinstance(results, HeadpondError):
             self.failed_steps_in_a_row = 0
-            self._width.held(len(grants))
+            if not self._suspects:
+                self._width.held(len(grants))
             if self._live is not None:
                 self._live.observe(results, took_s)
             steady = sum(not item.first_left for item, _ in grants)
@@ -229,11 +230,12 @@ class Scheduler:
             self._pace.observe(steady, first, took_s, held_back=held_back)
         else:
             self.failed_steps_in_a_row += 1
-            if len(grants) > 1 and isinstance(results, OutOfMemory):
-                self._width.lacked(len(grants))
-            elif len(grants) == 1:
+            if len(grants) == 1:
                 self.fail(grants[0][0], results)
+                self._width.blamed()
             else:
+                if isinstance(results, OutOfMemory):
+                    self._width.lacked(len(grants))
                 self._suspects.split([item for item, _ in grants])
         self.drain.record(self._done, took_s, spared=self._spared, full=self._full)
         self._done = self._spared = 0.0
