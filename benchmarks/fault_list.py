@@ -106,7 +106,12 @@ def stopped(bench: Bench) -> None:
 def replaced(bench: Bench) -> None:
     """Kill Ray's control store, and start it again 5 s later, as a supervisor does."""
     (process,) = bench.find(GCS)
-    command, env = process.cmdline(), process.environ()
+    port = bench.ray_address.rpartition(":")[2]
+    command = [
+        f"--gcs_server_port={port}" if each.startswith("--gcs_server_port=") else each
+        for each in process.cmdline()
+    ]
+    env = process.environ()
     process.kill()
     time.sleep(5)
     subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -129,12 +129,20 @@ class Bench:
         """Send a signal to the oldest such process."""
         self.find(title)[0].send_signal(number)
 
+    @property
+    def ray_address(self) -> str:
+        """Where its control store listens."""
+        flag = "--gcs-address="
+        (raylet,) = self.find("/raylet/raylet")
+        return next(each.removeprefix(flag) for each in raylet.cmdline() if each.startswith(flag))
+
     def apply(self, *, extra: bool) -> None:
         """Apply the config again, with or without one more application."""
         path = config(self.folder, self.server.port, extra=extra)
         subprocess.run(
             [sys.executable, "-m", "headpond.cli", "apply", str(path)],
-            env={**os.environ, **self.server.env},
+            # Others may run on this machine.
+            env={**os.environ, **self.server.env, "RAY_ADDRESS": self.ray_address},
             check=True,
             stdout=subprocess.DEVNULL,
         )

@@ -56,13 +56,24 @@ class Platform:
         bundle: str = next(each["bundles"][0] for each in models if each["id"] == alias)
         return bundle
 
+    def apply(self, config: Path) -> None:
+        """Bring a changed config to it, as its users do."""
+        (raylet,) = self._processes("raylet/raylet")
+        address = next(each for each in raylet.cmdline() if each.startswith("--gcs-address="))
+        # Others may run on this machine.
+        env = {**raylet.environ(), "RAY_ADDRESS": address.partition("=")[2]}
+        command = [sys.executable, "-m", "headpond.cli", "apply", str(config)]
+        subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, timeout=120)
+
     def replicas(self, deployment: str) -> list[psutil.Process]:
         """The processes of one deployment's replicas."""
-        marker = f"ray::ServeReplica:{deployment}"
+        return self._processes(f"ray::ServeReplica:{deployment}")
+
+    def _processes(self, title: str) -> list[psutil.Process]:
         found = []
         for child in self.process.children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # Ray's short-lived helpers come and go
-                if " ".join(child.cmdline()).startswith(marker):
+                if title in " ".join(child.cmdline()):
                     found.append(child)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from ray import serve
 from ray._private.node import Node
+from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER
 from ray._private.worker import global_worker
 from ray.exceptions import RayError
 from ray.serve._private.api import serve_start
@@ -159,14 +161,16 @@ def join_ray() -> None:
 
 
 def lost_process() -> str | None:
-    """Return the name of a process without which nothing goes on here, when it has died.
+    """Return the name of a process that has died and that nothing here replaces.
 
-    Only of the Ray that `start_ray` has started: its control store keeps nothing on a disk,
-    so that none could take over.
+    Only of the Ray that `start_ray` has started. Its control store can be started again by
+    whoever watches over it, where it keeps what it knows in a Redis.
     """
     node = global_worker.node
-    dead = [] if node is None else node.dead_processes()
-    return dead[0][0] if dead else None
+    dead = [] if node is None else [name for name, _ in node.dead_processes()]
+    if os.environ.get("RAY_REDIS_ADDRESS"):
+        dead = [name for name in dead if name != PROCESS_TYPE_GCS_SERVER]
+    return dead[0] if dead else None
 
 
 def stop_ray() -> None:
