@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from grpc.aio import AioRpcError
+from grpc.aio import AioRpcError  # type: ignore[import-untyped]
 from ray.exceptions import RayError
 from ray.serve import get_deployment_handle
 from ray.serve.exceptions import RayServeException
@@ -101,7 +101,11 @@ class ServeHandle:
         """
         if not actors:
             return
-        router = cast("RequestRouter", self._handle._router._asyncio_router.request_router)  # noqa: SLF001 - Serve takes no router of ours where HAProxy is in front
+        # Serve takes no request router of ours where HAProxy is in front.
+        router = cast(
+            "RequestRouter",
+            self._handle._router._asyncio_router.request_router,  # type: ignore[union-attr]  # noqa: SLF001
+        )
         for name, replica in router.curr_replicas.items():
             if replica.actor_id.hex() in actors:
                 router.on_new_queue_len_info(name, replica.max_ongoing_requests)
@@ -119,7 +123,7 @@ class ServeHandle:
                 with self._roll.waiting(partial(_expire, limit)) as waiting:
                     taken = await response._fetch_future_result_async()  # noqa: SLF001 - as `await response` does
                     waiting.replica = _actor(taken)
-                    outcome: Outcome = await taken.get_async()
+                    outcome: Outcome = await taken.get_async()  # type: ignore[no-untyped-call]
                     return outcome
         except asyncio.CancelledError:
             response.cancel()  # type: ignore[no-untyped-call]
@@ -144,11 +148,11 @@ def _actor(result: ReplicaResult) -> str:
 async def _reply(asked: ReplicaResult) -> object:
     """Return what one replica says; None when it could not be reached."""
     try:
-        return await asked.get_async()
+        return await asked.get_async()  # type: ignore[no-untyped-call]
     except (RayError, RayServeException, AioRpcError):
         return None
     except asyncio.CancelledError:
-        asked.cancel()
+        asked.cancel()  # type: ignore[no-untyped-call]
         raise
 
 

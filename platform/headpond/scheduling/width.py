@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 from typing import TypeVar
 
@@ -44,6 +43,6 @@ class Width:
             if self._steps >= _TRIAL:
                 self._most, self._steps = 2 * self._most, 0
 
-    def narrowed(self, group: Sequence[Member]) -> Sequence[Member]:
+    def narrowed(self, group: list[Member]) -> list[Member]:
         """Return those of a group, the oldest first, that may step together."""
         return group if len(group) <= self._most else group[: int(self._most)]
