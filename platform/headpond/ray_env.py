@@ -33,7 +33,7 @@ RAY_ENV: Mapping[str, str] = {
     # its memory and its GPU waiting.
     "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
     # A replica that stands still is otherwise sent new connections for 10 s.
-    "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "1s",
+    "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "2s",
     # A deploy reloads HAProxy, which cuts streams older than this afterwards.
     "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "3600",
     # HAProxy's own ports listen on every interface; the platform has its own metrics.
