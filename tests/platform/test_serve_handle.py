@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -84,7 +85,7 @@ class FakeServe:
     def broadcast(self, method: str) -> SimpleNamespace:
         replies = {"status": STATUS, "exposition": ("id", "text")}
         self.asked = [
-            FakeResult(each, lambda each=each: self._reply(each, replies[method])) for each in "ab"
+            FakeResult(each, partial(self._reply, each, replies[method])) for each in "ab"
         ]
 
         async def fetch() -> list[FakeResult]:
