@@ -20,6 +20,7 @@ import pytest
 from headpond.ray_env import free_port
 from headpond.testing.echo import write_echo_bundle
 from headpond.testing.install import declare_workload
+from headpond.testing.stumbling import write_stumbling_bundle
 
 ROOT = Path(__file__).parents[1]
 KEY, OTHER_KEY = "sk-test-one", "sk-test-two"
@@ -30,6 +31,8 @@ FORMED = ("all-minilm-l6-v2", "minilm-maxsim", "efficientnet-lite0")
 """Bundles of workloads that form batches; their names are their aliases."""
 WORDS, WHISPER = SPEECH = ("streaming-words", "whisper-tiny-en")
 """Bundles of speech recognition, a streaming model and a chunked one; also their own aliases."""
+TWINS = "twins"
+"""The alias of a stumbling echo with two replicas."""
 RESUME_S = 4.0
 """How long sessions are kept for clients that were cut off."""
 START_TIMEOUT_S = 300
@@ -55,13 +58,24 @@ class Platform:
         bundle: str = next(each["bundles"][0] for each in models if each["id"] == alias)
         return bundle
 
+    def apply(self, config: Path) -> None:
+        """Bring a changed config to it, as its users do."""
+        (raylet,) = self._processes("raylet/raylet")
+        address = next(each for each in raylet.cmdline() if each.startswith("--gcs-address="))
+        # Others may run on this machine.
+        env = {**raylet.environ(), "RAY_ADDRESS": address.partition("=")[2]}
+        command = [sys.executable, "-m", "headpond.cli", "apply", str(config)]
+        subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, timeout=120)
+
     def replicas(self, deployment: str) -> list[psutil.Process]:
         """The processes of one deployment's replicas."""
-        marker = f"ray::ServeReplica:{deployment}"
+        return self._processes(f"ray::ServeReplica:{deployment}")
+
+    def _processes(self, title: str) -> list[psutil.Process]:
         found = []
         for child in self.process.children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # Ray's short-lived helpers come and go
-                if " ".join(child.cmdline()).startswith(marker):
+                if title in " ".join(child.cmdline()):
                     found.append(child)
         return found
 
@@ -81,12 +95,13 @@ def serve_config(folder: Path, port: int) -> Path:
         "sessions": {"resume_s": RESUME_S},
     }
 
-    def model(name: str, alias: str, **args: object) -> dict[str, object]:
+    def model(name: str, alias: str, *, replicas: int = 1, **args: object) -> dict[str, object]:
         return {
             "name": name,
             "route_prefix": f"/models/{alias}",
             "import_path": "headpond.deployment:build",
             "args": {"alias": alias, "settings": settings, **args},
+            "deployments": [{"name": "Model", "num_replicas": replicas}],
         }
 
     config = {
@@ -104,6 +119,7 @@ def serve_config(folder: Path, port: int) -> Path:
                         "user_config": {
                             "aliases": {
                                 "echo": {"echo": 1},
+                                TWINS: {TWINS: 1},
                                 MODEL: {"generation": 1},
                                 **{alias: {alias: 1} for alias in FORMED + SPEECH},
                             }
@@ -123,6 +139,13 @@ def serve_config(folder: Path, port: int) -> Path:
                 },
             },
             model("echo", "echo", bundle=str(write_echo_bundle(folder / "echo", step_ms=5))),
+            model(
+                TWINS,
+                TWINS,
+                replicas=2,
+                bundle=str(write_stumbling_bundle(folder / TWINS, step_ms=5)),
+                stuck_after_s=2,
+            ),
             model(
                 "generation",
                 MODEL,
@@ -151,6 +174,7 @@ def running_platform(folder: Path) -> Iterator[Platform]:
     port = free_port()
     log = folder / "up.log"
     declared = declare_workload(folder / "declared", "echo", "headpond.testing.echo:record")
+    declare_workload(declared, "stumbling", "headpond.testing.stumbling:record")
     paths = [str(declared), os.environ.get("PYTHONPATH", "")]
     with log.open("wb") as output:
         process = subprocess.Popen(

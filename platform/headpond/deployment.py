@@ -56,6 +56,15 @@ By default it is 5 ms, more than a small request takes in all.
 MAX_ONGOING = 100_000
 """Admission is the loop's, in work units; Serve's own count must never bind first."""
 
+LAST_WORDS_S = 0.5
+"""For the answers of a process that ends itself to get out."""
+
+HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 2, 3
+"""How often Serve asks a process how it is, and what it has time for to answer.
+
+Serve kills it after three failures in a row: one that stands still, some 10 s later.
+"""
+
 
 class ModelArgs(BaseModel):
     """The `args` of a model's application in a Serve config.
@@ -150,12 +159,16 @@ class Model:
         return self._replica_id, await self._backend.metrics()
 
     async def check_health(self) -> None:
-        """Tell Serve to replace this replica when its engine stands still.
+        """End this process when its engine stands still, once its callers are told.
+
+        Nothing else ends a thread that never returns, and Serve starts a successor at once:
+        that it is not well Serve would believe only the third time.
 
         Raises:
             NotReady: A step has run longer than `stuck_after_s`.
         """
-        if self._backend.loop.snapshot().stuck:
+        if self._backend.loop.give_up_stuck():
+            asyncio.get_running_loop().call_later(LAST_WORDS_S, os._exit, 1)
             raise NotReady(self._backend.reason)
 
     async def __del__(self) -> None:
@@ -236,8 +249,8 @@ def build(args: Mapping[str, object] | ModelArgs) -> Application:
     deployment: Deployment = serve.deployment(
         name=MODEL_DEPLOYMENT,
         max_ongoing_requests=MAX_ONGOING,
-        health_check_period_s=2,
-        health_check_timeout_s=10,
+        health_check_period_s=HEALTH_PERIOD_S,
+        health_check_timeout_s=HEALTH_TIMEOUT_S,
         graceful_shutdown_timeout_s=parsed.drain_s,
         ray_actor_options={
             "num_cpus": parsed.threads,

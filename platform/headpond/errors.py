@@ -17,6 +17,7 @@ HeadpondError
 ├── EngineFailed                500  the engine raised or produced NaN for this request
 ├── WorkerLost                  502  the replica died while it held the request
 └── Overloaded                  503  our limit: try again after `retry_after_s`
+    ├── OutOfMemory             503  the engine had not enough memory for it, even alone
     ├── StoreUnavailable        503  not all is in the vector store: a retry is safe
     └── NotReady                503  the bundle is loading, or its engine is stuck
 
@@ -233,6 +234,10 @@ class Overloaded(HeadpondError):
     status = 503
     code = "overloaded"
     retryable = True
+
+
+class OutOfMemory(Overloaded):
+    """The replica has not enough memory for this now."""
 
 
 class StoreUnavailable(Overloaded):

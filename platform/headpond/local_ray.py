@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from ray import serve
 from ray._private.node import Node
+from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER
 from ray._private.worker import global_worker
 from ray.exceptions import RayError
 from ray.serve._private.api import serve_start
@@ -158,9 +160,22 @@ def join_ray() -> None:
         raise NotReady("no Ray runs on this machine; start one with `headpond up`") from None
 
 
+def lost_process() -> str | None:
+    """Return the name of a process that has died and that nothing here replaces.
+
+    Only of the Ray that `start_ray` has started. Its control store can be started again by
+    whoever watches over it, where it keeps what it knows in a Redis.
+    """
+    node = global_worker.node
+    dead = [] if node is None else [name for name, _ in node.dead_processes()]
+    if os.environ.get("RAY_REDIS_ADDRESS"):
+        dead = [name for name in dead if name != PROCESS_TYPE_GCS_SERVER]
+    return dead[0] if dead else None
+
+
 def stop_ray() -> None:
     """Delete every application, draining what runs, and stop Ray with all its processes."""
-    if ray.is_initialized():
+    if ray.is_initialized() and lost_process() is None:
         for name in serve.status().applications:
             serve.delete(name, _blocking=False)  # so that all drain at once
         while serve.status().applications:

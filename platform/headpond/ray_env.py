@@ -29,6 +29,11 @@ RAY_ENV: Mapping[str, str] = {
     # A killed proxy is otherwise missed for 25 s.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
     "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "1",
+    # An unhealthy replica makes no progress: draining it first would only keep its callers,
+    # its memory and its GPU waiting.
+    "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
+    # A replica that stands still is otherwise sent new connections for 10 s.
+    "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "2s",
     # A deploy reloads HAProxy, which cuts streams older than this afterwards.
     "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "3600",
     # HAProxy's own ports listen on every interface; the platform has its own metrics.

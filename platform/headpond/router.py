@@ -11,7 +11,12 @@ from ray import serve
 from ray.serve import Application, Deployment
 
 from headpond.bundle.alias import AliasTable
-from headpond.deployment import MAX_ONGOING, resolved
+from headpond.deployment import (
+    HEALTH_PERIOD_S,
+    HEALTH_TIMEOUT_S,
+    MAX_ONGOING,
+    resolved,
+)
 from headpond.http.app import build_app
 from headpond.http.jobs import JobsDoor
 from headpond.http.stray import with_strays
@@ -37,12 +42,15 @@ class RouterArgs(BaseModel):
         settings: Keys, tenants and telemetry: inline, or the path of a YAML file.
         jobs: Where files and batches are kept, `{}` for this machine; without it there are
             none.
+        drain_s: How long a router that is stopped may finish what it forwards; no less than
+            the models' own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     settings: Settings | str = Settings()
     jobs: JobStore | None = None
+    drain_s: float = Field(default=30.0, ge=0)
 
 
 class RouterConfig(BaseModel):
@@ -93,7 +101,10 @@ def build(args: Mapping[str, object] | RouterArgs) -> Application:
     deployment: Deployment = serve.deployment(
         name="Router",
         max_ongoing_requests=MAX_ONGOING,
-        health_check_period_s=2,
+        health_check_period_s=HEALTH_PERIOD_S,
+        health_check_timeout_s=HEALTH_TIMEOUT_S,
+        # What the models end with at the last moment has to get through.
+        graceful_shutdown_timeout_s=parsed.drain_s + 5.0,
         ray_actor_options={"num_cpus": 0},
     )(serve.ingress()(Router))
     return deployment.bind(parsed)

@@ -33,6 +33,7 @@ _GRACE_S = 1.0
 """Beyond the deadline, which the replica keeps itself, before the router stops waiting."""
 
 _STATUS_PERIOD_S = 1.0
+_LEAST_PAUSE_S = 0.01
 
 _ALIVE_S = 2.0
 """So long after a call that went well an application counts as running, whatever polls say.
@@ -196,9 +197,13 @@ class RoutedBackend:
                 await self._polling
 
     async def _keep_polling(self) -> None:
+        wait_s = _STATUS_PERIOD_S
         while True:
-            await asyncio.sleep(_STATUS_PERIOD_S)
+            await asyncio.sleep(wait_s)
+            began_s = time.monotonic()
             await self._poll()
+            # Waiting for one that does not answer is part of the period.
+            wait_s = max(_STATUS_PERIOD_S - (time.monotonic() - began_s), _LEAST_PAUSE_S)
 
     async def _poll(self) -> None:
         apps = {app for targets in self._aliases.targets().values() for app in targets}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,19 @@ async def test_a_text_comes_back_in_pieces(client: httpx2.AsyncClient) -> None:
     events = [line.removeprefix("data: ") for line in answer.text.splitlines() if "data:" in line]
     assert events.pop() == "[DONE]"
     assert [json.loads(event)["text"] for event in events] == list("hello")
+
+
+@pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
+async def test_a_jump_of_the_clock_changes_no_deadline_and_no_phase(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    now = time.time
+    jumped = iter([False] * 2 + [True] * 1_000)  # amid the request, if anybody asks
+    monkeypatch.setattr(time, "time", lambda: now() + (jump_s if next(jumped) else 0.0))
+    answer = await client.post("/v1/echo", json={"model": "polly", "text": "hello", "chunks": 30})
+    assert answer.json() == {"model": "polly", "text": "hello"}
+    spent = [float(part.split("dur=")[1]) for part in answer.headers["server-timing"].split(", ")]
+    assert all(0 <= each < 60_000 for each in spent)
 
 
 @pytest.mark.parametrize("stream", [False, True])

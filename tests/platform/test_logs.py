@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import structlog
@@ -137,3 +139,13 @@ def test_the_standard_librarys_loggers_write_the_same_lines(
         "event": "engine raised ZeroDivisionError",
         "fault": "ZeroDivisionError",
     }
+
+
+def test_a_full_disk_costs_lines_and_nothing_else() -> None:
+    with Path("/dev/full").open("w", buffering=1) as full:
+        configure_logging(Settings(), full)
+        for _ in range(3):
+            CallLog("toy@1").observe(REPORT)
+            logging.getLogger("headpond.engine").error("broken")
+        with suppress(OSError):  # it still holds a line
+            full.close()

@@ -291,6 +291,31 @@ async def test_a_stuck_engine_is_seen_and_blocks_nobody_else() -> None:
         assert text_of(await read(await served.submit())) == "hello"
 
 
+async def test_a_stuck_engine_fails_what_it_works_on_and_lets_go_of_what_waits() -> None:
+    clock = FakeClock()
+    engine = GatedEngine(steps=0)
+    async with serving(engine, clock) as served:
+        running = [await served.submit(f"n{at}", chunks=2, deadline_s=1e5) for at in range(8)]
+        await asyncio.to_thread(engine.in_step.wait)
+        waiting = await served.submit("late", deadline_s=1e5)
+        assert not served.loop.give_up_stuck()
+        clock.advance(5.1)
+        assert served.loop.give_up_stuck()
+        outcomes = []
+        for answer in (*running, waiting):
+            with pytest.raises((EngineFailed, WorkerLost)) as raised:
+                await read(answer)
+            outcomes.append(type(raised.value))
+        assert EngineFailed in outcomes[:8]
+        assert outcomes[8] is WorkerLost
+        assert len(served.reports) == 9
+        engine.may_step.release(1_000)  # it goes on, late
+        await served.until(lambda: not served.loop.snapshot().running_slots)
+        assert served.loop.snapshot().state_held_bytes == 0
+        assert text_of(await read(await served.submit())) == "hello"
+        assert len(served.reports) == 10
+
+
 async def test_a_step_that_never_ends_does_not_keep_its_reader_forever() -> None:
     clock = FakeClock()  # the scheduler, between steps, sees no time pass
     async with serving(GatedEngine(steps=0), clock, stuck_after_s=0.01) as served:

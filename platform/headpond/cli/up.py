@@ -28,6 +28,7 @@ from headpond.registry import workloads
 _DEFAULT_CONFIG = Path("deployments/local.yaml")
 _READY_TIMEOUT_S = 600.0
 _POLL_S = 0.2
+_LOOK_S = 1.0
 _BATCH_TIMEOUT_S = 120.0
 _SHOWN_TEXT = 200
 
@@ -46,7 +47,7 @@ def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 16, port: Port = None) -> 
     """Start every application of a Serve config on a local Ray, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
         people.print(f"Ready at {base_url}; Ctrl-C stops it. Logs: /tmp/ray/session_latest/logs")
-        _wait_for_signal()
+        _stay_up()
 
 
 def apply(config: Config = _DEFAULT_CONFIG) -> None:
@@ -79,7 +80,7 @@ def demo(
             subprocess.run(shlex.split(then), env=environment, check=True)  # noqa: S603
         if not once:
             people.print(f"\nUp at {base_url}; Ctrl-C stops it.")
-            _wait_for_signal()
+            _stay_up()
 
 
 @contextmanager
@@ -195,8 +196,17 @@ def _show_batches(base_url: str) -> None:
                 typer.echo(f"{result.model_dump_json()[:_SHOWN_TEXT]}…")
 
 
-def _wait_for_signal() -> None:
+def _stay_up() -> None:
+    """Return when a signal says so.
+
+    Raises:
+        NotReady: A process of Ray's has died that nothing replaces.
+    """
+    from headpond import local_ray  # noqa: PLC0415 - Ray reads its environment when imported
+
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    stopped.wait()
+    while not stopped.wait(_LOOK_S):
+        if (lost := local_ray.lost_process()) is not None:
+            raise NotReady(f"Ray's {lost} has died, and the platform with it; start it again")

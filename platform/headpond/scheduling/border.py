@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from headpond.errors import EngineFailed, HeadpondError
+from headpond.errors import EngineFailed, HeadpondError, OutOfMemory
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -30,4 +30,12 @@ def attempt(
         kind = type(error).__name__
         logger.error("engine raised %s in %s", kind, getattr(action, "__qualname__", "a call"))
         logger.debug("engine traceback", exc_info=error)
-        return EngineFailed()
+        return OutOfMemory() if _is_lack(error) else EngineFailed()
+
+
+def _is_lack(error: Exception) -> bool:
+    """Say whether memory was lacking; torch says so by RuntimeErrors, on a GPU by one of its own."""
+    if isinstance(error, MemoryError):
+        return True
+    named = type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and named

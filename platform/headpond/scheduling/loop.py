@@ -16,6 +16,7 @@ from headpond.admission.limits import Limits
 from headpond.call import Call
 from headpond.errors import (
     DeadlineExceeded,
+    EngineFailed,
     HeadpondError,
     InvalidRequest,
     RequestCancelled,
@@ -135,6 +136,19 @@ class Loop:
         if self._writes is not None:
             await self._writes.close(until_s - self._clock())
 
+    def give_up_stuck(self) -> bool:
+        """End all calls when the engine is stuck, and say whether it is.
+
+        Those that the engine works on fail: one of them may be what it is stuck in, and would
+        only take the next replica with it. Those that wait are lost, and can be sent again.
+        """
+        stuck = self.snapshot().stuck
+        for live in list(self._answers) if stuck else ():
+            error = EngineFailed("the engine stood still") if live.scheduled else WorkerLost()
+            self._worker.cancel(live, error)  # in case it ever goes on
+            self._give_up(live, error)
+        return stuck
+
     def snapshot(self) -> LoopSnapshot:
         """Return how the loop stands, without waiting for the engine."""
         return self._worker.snapshot(dict(self._refused))
@@ -241,15 +255,18 @@ class Loop:
 
     def _abandon(self) -> None:
         """End what the engine will never end: it is stuck, or its thread is gone."""
-        now_s = self._clock()
-        for live, answer in list(self._answers.items()):
-            self._forget(live)
-            live.failure = live.failure or WorkerLost()
-            for item in live.items:
-                if item.stage is not Stage.OVER:
-                    item.work = self._worker.work_done(item)
-            answer.end((), live.failure)
-            self._observer(live.report(now_s))
+        for live in list(self._answers):
+            self._give_up(live, live.failure or WorkerLost())
+
+    def _give_up(self, live: LiveCall, error: HeadpondError) -> None:
+        answer = self._forget(live)
+        for item in live.items:
+            if item.stage is not Stage.OVER:
+                item.work = self._worker.work_done(item)
+        report = replace(live.report(self._clock()), outcome=outcome(error))
+        if answer is not None:
+            answer.end((), error)
+        self._observer(report)
 
 
 def slots_of(max_slots: int | None) -> int:

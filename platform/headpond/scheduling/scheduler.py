@@ -24,7 +24,13 @@ from types import MappingProxyType
 from headpond.admission.drain import DrainRate
 from headpond.admission.queue import FairQueue, Waiting
 from headpond.engine import Progress
-from headpond.errors import DeclarationError, HeadpondError, InvalidRequest, RequestCancelled
+from headpond.errors import (
+    DeclarationError,
+    HeadpondError,
+    InvalidRequest,
+    OutOfMemory,
+    RequestCancelled,
+)
 from headpond.record import Continuous, PhaseKind, WorkloadRecord
 from headpond.scheduling.book import CallBook
 from headpond.scheduling.border import attempt
@@ -37,6 +43,7 @@ from headpond.scheduling.residency import Residency
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked_off
 from headpond.scheduling.standing_aside import StandingAside, is_waited_for
 from headpond.scheduling.suspects import Suspects
+from headpond.scheduling.width import Width
 from headpond.state import StateModel
 from headpond.units import Work
 
@@ -122,6 +129,7 @@ class Scheduler:
         self.failed_steps_in_a_row = 0
         self._book = CallBook()
         self._suspects = Suspects()
+        self._width = Width()
         self._standing_aside = StandingAside()
         self._releasable: list[Item] = []
         self._last_order = 0
@@ -210,6 +218,8 @@ class Scheduler:
         took_s = now_s - self._decided_s
         if not isinstance(results, HeadpondError):
             self.failed_steps_in_a_row = 0
+            if not self._suspects:
+                self._width.held(len(grants))
             if self._live is not None:
                 self._live.observe(results, took_s)
             steady = sum(not item.first_left for item, _ in grants)
@@ -224,7 +234,10 @@ class Scheduler:
             self.failed_steps_in_a_row += 1
             if len(grants) == 1:
                 self.fail(grants[0][0], results)
+                self._width.blamed()
             else:
+                if isinstance(results, OutOfMemory):
+                    self._width.lacked(len(grants))
                 self._suspects.split([item for item, _ in grants])
         self.drain.record(self._done, took_s, spared=self._spared, full=self._full)
         self._done = self._spared = 0.0
@@ -314,6 +327,7 @@ class Scheduler:
         if not group:
             group = self._next_group(now_s)
             group = group if self._live is None else self._live.beside(group)
+            group = self._width.narrowed(group)
         self._short = self._standing_aside.expects(now_s) and not any(
             is_waited_for(item.call) for item in group
         )

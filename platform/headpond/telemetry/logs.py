@@ -11,12 +11,13 @@ import logging
 import sys
 import traceback
 from pathlib import PurePath
-from typing import TextIO
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 from headpond.settings import Settings
+from headpond.telemetry.lossy import LossyStream
 from headpond.telemetry.report import CallReport
 
 
@@ -30,7 +31,8 @@ def configure_logging(settings: Settings, stream: TextIO | None = None) -> None:
         stream: Standard error by default. Serve's replicas give the real one: in its place
             Serve puts a logger of its own, which keeps a thousand lines back.
     """
-    to = stream or sys.stderr
+    # In every way a text stream, but for its type.
+    to = cast("TextIO", LossyStream(stream or sys.stderr))
     shared: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

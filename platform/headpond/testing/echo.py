@@ -196,14 +196,23 @@ def load(bundle: Bundle, settings: EngineSettings) -> EchoEngine:
         BundleError: `step_ms` is no number.
     """
     del settings
+    return EchoEngine(
+        step_s=step_s(bundle), most_text_bytes=bundle.manifest.model["most_text_bytes"]
+    )
+
+
+def step_s(bundle: Bundle) -> float:
+    """Return what a step takes, as the bundle's option `step_ms` says.
+
+    Raises:
+        BundleError: It is no number.
+    """
     step_ms = bundle.manifest.execution.options.get("step_ms", 0)
     if not isinstance(step_ms, int | float) or step_ms < 0:
         raise BundleError(
             "step_ms must be a number, not below 0", param="execution.options.step_ms"
         )
-    return EchoEngine(
-        step_s=step_ms / 1000.0, most_text_bytes=bundle.manifest.model["most_text_bytes"]
-    )
+    return step_ms / 1000.0
 
 
 def write_echo_bundle(folder: Path, *, step_ms: float = 0) -> Path:

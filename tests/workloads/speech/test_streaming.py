@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headpond.errors import InvalidRequest
+from headpond.errors import EngineFailed, InvalidRequest
 from headpond_workloads.speech.engine.front.pcm import Samples
 from headpond_workloads.speech.engine.recogniser import Hypothesis, Portion
 from headpond_workloads.speech.engine.streaming.recogniser import StreamingRecogniser, Utterance
@@ -116,6 +116,25 @@ def test_a_failed_step_has_advanced_nobody(
         with pytest.raises(RuntimeError):
             recogniser.advance([rest])
     assert advanced(recogniser, [rest]) == [expected]
+
+
+def test_a_model_that_computes_nan_has_advanced_nobody(
+    recogniser: Recogniser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = noise(1.5, seed=7)
+    expected = whole(recogniser, sound)
+    portion = Portion(state=recogniser.fresh(LISTENING, live=True), samples=sound, last=True)
+    encode = recogniser._encoder.encode
+
+    def broken(*given: Any) -> tuple[Any, Any]:
+        rows, caches = encode(*given)
+        return np.full_like(rows, np.nan), caches
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recogniser._encoder, "encode", broken)
+        with pytest.raises(EngineFailed, match="NaN"):
+            recogniser.advance([portion])
+    assert advanced(recogniser, [portion]) == [expected]
 
 
 def test_an_utterance_says_more_as_soon_as_it_has_what_it_lacks(recogniser: Recogniser) -> None:

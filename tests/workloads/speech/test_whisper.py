@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
-from headpond.errors import BundleError
+from headpond.errors import BundleError, EngineFailed
 from headpond_workloads.speech.engine.whisper.alignment import cheapest_way
 from headpond_workloads.speech.engine.whisper.greedy import Controls, Task
 from headpond_workloads.speech.engine.whisper.mel import Mel
@@ -93,6 +93,14 @@ def test_an_encoder_that_hears_all_it_can_equals_transformers(
         expected = reference.model.encoder(features[None]).last_hidden_state[0]
         found = model.encode([sound])
     torch.testing.assert_close(found.rows, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_model_that_computes_nan_writes_nothing(model: WhisperModel) -> None:
+    encoded = heard(model, [1, 2])
+    with torch.inference_mode():
+        encoded.rows[-1] = torch.nan
+        with pytest.raises(EngineFailed, match="NaN"):
+            model.write([task(), task()], encoded)
 
 
 def test_texts_equal_those_of_transformers(

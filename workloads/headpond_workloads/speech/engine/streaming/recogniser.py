@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, isfinite
 from typing import Generic, Literal
 
 import numpy as np
 
-from headpond.errors import InvalidRequest
+from headpond.errors import EngineFailed, InvalidRequest
 from headpond_workloads.speech.engine.recogniser import Hypothesis, Portion, Samples
 from headpond_workloads.speech.engine.streaming.fbank import (
     BANDS,
@@ -215,11 +215,18 @@ class StreamingRecogniser(Generic[Path]):
         return (chunks - 1) * self._encoder.shift + self._encoder.frames
 
     def _encoded(self, streams: Sequence[Progressed[Path]]) -> list[Progressed[Path]]:
-        """Let each go on by a chunk, in one forward."""
+        """Let each go on by a chunk, in one forward.
+
+        Raises:
+            EngineFailed: The model computed NaN.
+        """
         encoder = self._encoder
         frames = np.stack([each.frames[: encoder.frames] for each in streams])
         rows, caches = encoder.encode(frames, [each.cache for each in streams])
         found, paths = self._search.search(rows, [each.path for each in streams])
+        chances = [each.log_prob for emissions in found for each in emissions]
+        if not (np.isfinite(rows).all() and all(map(isfinite, chances))):
+            raise EngineFailed("the model's outputs hold NaN or infinity")
         return [
             Progressed(
                 begun=stream.begun,

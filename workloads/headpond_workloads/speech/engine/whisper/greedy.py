@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isnan
 
 import torch
 from torch import Tensor
 
+from headpond.errors import EngineFailed
 from headpond_workloads.speech.engine.whisper.decoder import Attended, Decoder
 
 
@@ -91,6 +93,9 @@ class Greedy:
             tasks: What each is about.
             sound: The encoder's rows, one utterance after the other.
             lengths: How many each has.
+
+        Raises:
+            EngineFailed: The model computed NaN.
         """
         most = max(len(task.prompt) + task.most_tokens for task in tasks)
         places = min(most + 1, self._decoder.places)
@@ -174,6 +179,8 @@ class Greedy:
         return best
 
     def _add(self, task: Task, text: Written, token_id: int, log_prob: float) -> None:
+        if isnan(log_prob):
+            raise EngineFailed("the model's logits hold NaN")
         text.log_probs.append(log_prob)
         if token_id == self._end:
             text.ended = True

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from headpond.errors import InvalidRequest
+from headpond.errors import EngineFailed, InvalidRequest
 from headpond_workloads.speech.engine.recogniser import Hypothesis, Portion, Samples
 from headpond_workloads.speech.engine.whisper.greedy import Task, Written
 from headpond_workloads.speech.engine.whisper.mel import RATE_HZ
@@ -138,7 +138,7 @@ class WhisperRecogniser:
             portion.state.samples += len(portion.samples)
         try:
             return self._heard(portions)
-        except (RuntimeError, MemoryError):
+        except (EngineFailed, RuntimeError, MemoryError):
             for portion in portions:
                 kept = portion.state.samples - len(portion.samples)
                 portion.state.pieces = [np.concatenate(portion.state.pieces)[:kept]]

@@ -1,0 +1,92 @@
+"""The roll call: which replicas of an application answer, and who waits for one that does not.
+
+A process that stands still (stopped, swapped out, caught in a library that holds Python's
+lock) closes no connection: calls that it holds would wait until their deadlines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headpond.hop import ReplicaStatus
+
+SILENT_POLLS = 3
+"""So many polls in a row without an answer, and a replica is given up."""
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class Waiting:
+    """A call that is under way.
+
+    Attributes:
+        give_up: Ends the waiting for it.
+        replica: Who has taken it in; None until somebody has.
+        polls: How many polls there were since it was sent that found nobody had.
+    """
+
+    give_up: Callable[[], None]
+    replica: str | None = None
+    polls: int = 0
+
+
+class RollCall:
+    """Keeps what replicas last said, and the calls that are under way to them."""
+
+    def __init__(self) -> None:
+        """Start with nobody known."""
+        self._said: dict[str, ReplicaStatus] = {}
+        self._missed: dict[str, int] = {}
+        self._waiting: dict[Waiting, None] = {}
+
+    @property
+    def statuses(self) -> Sequence[ReplicaStatus]:
+        """What those who are not given up said last."""
+        return [status for name, status in self._said.items() if not self._is_silent(name)]
+
+    @property
+    def nobody(self) -> bool:
+        """Whether there are replicas, and all of them are given up."""
+        everybody = self._said.keys() | self._missed.keys()
+        return bool(everybody) and all(map(self._is_silent, everybody))
+
+    @property
+    def unfit(self) -> Collection[str]:
+        """Who should be sent nothing new while there are others."""
+        unready = {name for name, status in self._said.items() if status.reason is not None}
+        return unready | self._missed.keys()
+
+    def take(self, answered: Mapping[str, ReplicaStatus], missing: Collection[str]) -> None:
+        """Take in a poll; calls of replicas that are given up now are given up, too.
+
+        Args:
+            answered: What each replica said that answered in time.
+            missing: Those that have not; who is gone is in neither.
+        """
+        self._missed = {name: self._missed.get(name, 0) + 1 for name in missing}
+        kept = {name: self._said[name] for name in missing if name in self._said}
+        self._said = {**kept, **answered}
+        silent = {name for name in missing if self._is_silent(name)}
+        for waiting in list(self._waiting):
+            waiting.polls += waiting.replica is None
+            nowhere = waiting.replica is None and waiting.polls >= SILENT_POLLS
+            if silent and (nowhere or waiting.replica in silent):
+                waiting.give_up()
+
+    @contextmanager
+    def waiting(self, give_up: Callable[[], None]) -> Iterator[Waiting]:
+        """Keep a call while it is under way.
+
+        Args:
+            give_up: Ends the waiting for it; called at most once a poll.
+        """
+        waiting = Waiting(give_up=give_up)
+        self._waiting[waiting] = None
+        try:
+            yield waiting
+        finally:
+            del self._waiting[waiting]
+
+    def _is_silent(self, name: str) -> bool:
+        return self._missed.get(name, 0) >= SILENT_POLLS
