@@ -28,8 +28,8 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
 """The last line of a traceback: an exception's name, and what it says."""
 
 
-def start_ray(num_cpus: int | None = None) -> None:
-    """Start Ray with those of its processes that something here needs.
+def start_ray(num_cpus: int | None = None) -> str:
+    """Start Ray with those of its processes that something here needs; returns its address.
 
     `num_cpus` may exceed the cores: it is a count of reservations, not of threads.
     """
@@ -44,6 +44,8 @@ def start_ray(num_cpus: int | None = None) -> None:
         _end_idle_processes(global_worker.node)
     # Its progress is told by `wait_running`.
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    address: str = ray.get_runtime_context().gcs_address
+    return address
 
 
 def _end_idle_processes(node: Node) -> None:
@@ -111,12 +113,15 @@ def load_config(path: Path) -> Mapping[str, object]:
     return config
 
 
-def wait_running(timeout_s: float, on_change: Callable[[str, str], None]) -> None:
+def wait_running(
+    timeout_s: float, on_change: Callable[[str, str], None], only: str | None = None
+) -> None:
     """Wait until every application runs, and tell of each change of state.
 
     Args:
         timeout_s: How long at most.
         on_change: Called with an application's name and its new state.
+        only: The one application to wait for, whatever becomes of the others.
 
     Raises:
         NotReady: An application failed, with Serve's reason, or time ran out.
@@ -126,6 +131,8 @@ def wait_running(timeout_s: float, on_change: Callable[[str, str], None]) -> Non
     while time.monotonic() < deadline_at:
         status = serve.status()
         for name, app in status.applications.items():
+            if only not in (None, name):
+                continue
             if seen.get(name) != app.status.value:
                 seen[name] = app.status.value
                 on_change(name, app.status.value)
@@ -146,16 +153,17 @@ def _why(status: ServeStatus, name: str) -> str:
     return " ".join(text[errors[-1].start(1) :].split()) if errors else text
 
 
-def join_ray() -> None:
-    """Connect to the Ray that runs on this machine.
+def join_ray(address: str | None = None) -> None:
+    """Connect to the Ray at an address, HOST:PORT, or the one that runs on this machine.
 
     Raises:
-        NotReady: None runs.
+        NotReady: None runs there.
     """
     try:
-        ray.init(address="auto", namespace="serve", log_to_driver=False)
+        ray.init(address=address or "auto", namespace="serve", log_to_driver=False)
     except ConnectionError:
-        raise NotReady("no Ray runs on this machine; start one with `headpond up`") from None
+        where = "on this machine; start one with `headpond up`" if address is None else address
+        raise NotReady(f"no Ray runs {where}") from None
 
 
 def stop_ray() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 from ray import serve
 from ray.serve import Application, Deployment
 
-from headpond.bundle.alias import AliasTable
 from headpond.deployment import MAX_ONGOING, resolved
 from headpond.http.app import build_app
 from headpond.http.jobs import JobsDoor
@@ -18,9 +18,14 @@ from headpond.http.stray import with_strays
 from headpond.jobs.access import JobsAccess
 from headpond.jobs.settings import JobStore
 from headpond.registry import workloads
+from headpond.rollouts.keeper import Keeper, RouterReport
+from headpond.rollouts.log import RolloutLog
+from headpond.rollouts.metrics import RolloutMetrics
+from headpond.rollouts.ray_keys import RayKeys
+from headpond.rollouts.shadow import Shadows
 from headpond.routing import RoutedBackend
 from headpond.serve_edge import behind_serve
-from headpond.serve_handle import connect
+from headpond.serve_handle import ROUTER_DEPLOYMENT, connect, router_reports
 from headpond.settings import Settings
 from headpond.telemetry.logs import configure_logging
 
@@ -62,13 +67,28 @@ class Router:
         """Start with an empty alias table; `reconfigure` brings the real one."""
         self._settings = resolved(args.settings)
         configure_logging(self._settings, sys.__stderr__)
-        self._backend = RoutedBackend(connect)
+        metrics = RolloutMetrics()
+        self._backend = RoutedBackend(connect, metrics.text)
+        compared = {
+            name: record.compared for name, record in workloads().items() if record.compared
+        }
+        self._keeper = Keeper(
+            RolloutLog(RayKeys()),
+            self._backend,
+            Shadows(self._backend.forward, compared).copy,
+            partial(router_reports, serve.get_replica_context().app_name),
+            metrics,
+        )
         self._jobs = None if args.jobs is None else JobsDoor(JobsAccess(args.jobs))
 
     async def reconfigure(self, config: dict[str, object]) -> None:
         """Take a new alias table; called by Serve at start and on every change."""
         parsed = RouterConfig.model_validate(config)
-        await self._backend.start(AliasTable(parsed.aliases))
+        await self._keeper.configure(parsed.aliases)
+
+    async def rollouts(self) -> RouterReport:
+        """Return what this router knows of rollouts; asked by the others, and by commands."""
+        return self._keeper.report()
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the app of every workload that is installed."""
@@ -86,7 +106,7 @@ def build(args: Mapping[str, object] | RouterArgs) -> Application:
     # Serve hands over plain mappings: it reads annotations that are not strings only.
     parsed = RouterArgs.model_validate(args)
     deployment: Deployment = serve.deployment(
-        name="Router",
+        name=ROUTER_DEPLOYMENT,
         max_ongoing_requests=MAX_ONGOING,
         health_check_period_s=2,
         ray_actor_options={"num_cpus": 0},

@@ -12,6 +12,8 @@ from ray.serve.exceptions import RayServeException
 
 from headpond.errors import HeadpondError, WorkerLost
 from headpond.hop import Answered, ReplicaStatus
+from headpond.rollouts.keeper import RouterReport
+from headpond.serving import may_sleep
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle, DeploymentResponse
@@ -25,13 +27,18 @@ MODEL_DEPLOYMENT = "Model"
 """The name of the one deployment in every model's application."""
 
 
+ROUTER_DEPLOYMENT = "Router"
+"""The name of the one deployment in a router's application."""
+
+
 class ServeHandle:
     """Calls the replicas of one application over Serve's gRPC transport."""
 
-    def __init__(self, handle: DeploymentHandle[object]) -> None:
+    def __init__(self, handle: DeploymentHandle[object], app: str) -> None:
         # By value over gRPC: passing references through the object store costs several
         # times more for messages of this size.
         self._handle = handle.options(_by_reference=False)
+        self._app = app
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
         """Run a call to its end on one replica; cancelled with the awaiting task."""
@@ -55,19 +62,44 @@ class ServeHandle:
         replies = await self._ask_all("status")
         return [reply for reply in replies if isinstance(reply, ReplicaStatus)]
 
+    async def asleep(self) -> bool:
+        """Say whether its configuration lets it have no replica, and it runs as configured."""
+        try:
+            return await may_sleep(self._app)
+        except RayError as error:
+            raise WorkerLost from error
+
     async def expositions(self) -> Mapping[str, str]:
         """Return each replica's metrics in the Prometheus text format, by replica ID."""
         replies = await self._ask_all("exposition")
         return dict(reply for reply in replies if isinstance(reply, tuple))
 
     async def _ask_all(self, method: str) -> Sequence[object]:
-        try:
-            replies: Sequence[object] = await self._handle.broadcast(method).results_async(
-                return_exceptions=True
-            )
-        except (RayError, RayServeException) as error:
-            raise WorkerLost from error
-        return replies
+        return await _all(self._handle, method)
+
+
+async def _all(handle: DeploymentHandle[object], method: str) -> Sequence[object]:
+    try:
+        replies: Sequence[object] = await handle.broadcast(method).results_async(
+            return_exceptions=True
+        )
+    except (RayError, RayServeException) as error:
+        raise WorkerLost from error
+    return replies
+
+
+async def router_reports(app: str) -> Sequence[RouterReport]:
+    """Ask every router of an application what it knows of rollouts.
+
+    Raises:
+        WorkerLost: None could be reached.
+    """
+    try:
+        handle = get_deployment_handle(ROUTER_DEPLOYMENT, app_name=app)
+    except (RayError, RayServeException) as error:
+        raise WorkerLost from error
+    replies = await _all(handle, "rollouts")
+    return [reply for reply in replies if isinstance(reply, RouterReport)]
 
 
 async def _outcome(response: DeploymentResponse[Outcome]) -> Outcome:
@@ -83,6 +115,6 @@ async def _outcome(response: DeploymentResponse[Outcome]) -> Outcome:
 def connect(app: str) -> ServeHandle | None:
     """Return the handle of a model's application, or None while it does not exist."""
     try:
-        return ServeHandle(get_deployment_handle(MODEL_DEPLOYMENT, app_name=app))
+        return ServeHandle(get_deployment_handle(MODEL_DEPLOYMENT, app_name=app), app)
     except (RayError, RayServeException):
         return None

@@ -96,7 +96,7 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
         base_url = _base_url(config)
         try:
             schema = local_ray.parse_config(config)
-            local_ray.start_ray(cpus)
+            people.print(f"Ray at {local_ray.start_ray(cpus)}")
             local_ray.deploy(schema)
             local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
             for prefix in sorted(set(_prefixes(config))):
