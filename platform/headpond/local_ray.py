@@ -157,13 +157,23 @@ def join_ray(address: str | None = None) -> None:
     """Connect to the Ray at an address, HOST:PORT, or the one that runs on this machine.
 
     Raises:
-        NotReady: None runs there.
+        NotReady: None runs there, or not for us.
     """
     try:
-        ray.init(address=address or "auto", namespace="serve", log_to_driver=False)
+        ray.init(
+            address=address or "auto",
+            namespace="serve",
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+        )
     except ConnectionError:
-        where = "on this machine; start one with `headpond up`" if address is None else address
-        raise NotReady(f"no Ray runs {where}") from None
+        if address is None:
+            raise NotReady("no Ray runs on this machine; start one with `headpond up`") from None
+        # Ray shows its token to an address that is named only when it is told to.
+        raise NotReady(
+            f"no Ray at {address} lets us in; if it asks for a token, set RAY_AUTH_MODE=token"
+        ) from None
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
 
 
 def stop_ray() -> None:

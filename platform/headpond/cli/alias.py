@@ -7,6 +7,7 @@ The commands work on the platform that runs on this machine, or on the Ray clust
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -146,6 +147,8 @@ def reset(
 @contextmanager
 def _desk(address: str | None) -> Iterator[RolloutDesk]:
     apply_ray_env()
+    # A command has no event loop that runs all the while, which handles would need otherwise.
+    os.environ["RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP"] = "1"
     # Ray reads its environment when it is imported.
     from headpond import local_ray  # noqa: PLC0415
     from headpond.rollouts.desk import RolloutDesk  # noqa: PLC0415
