@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +41,12 @@ class Platform:
     base_url: str
     process: psutil.Process
     log: Path
+
+    @property
+    def ray_address(self) -> str:
+        """Where commands join its Ray."""
+        (found,) = re.findall(r"^Ray at (\S+)", self.log.read_text(), re.M)
+        return str(found)
 
     def direct(self, alias: str) -> str:
         """The base URL of a model's own replicas."""

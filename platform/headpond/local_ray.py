@@ -22,6 +22,7 @@ from headpond.deployment import ModelArgs
 from headpond.errors import InvalidRequest, NotReady
 from headpond.jobs.deployment import JobWorkerArgs
 from headpond.router import RouterArgs
+from headpond.serving import MODEL, ROUTER
 
 _POLL_S = 0.2
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
@@ -70,8 +71,8 @@ def parse_config(config: Mapping[str, object]) -> ServeDeploySchema:
     except ValidationError as error:
         raise _invalid("config", error) from None
     builders: dict[str, type[BaseModel]] = {
-        "headpond.deployment:build": ModelArgs,
-        "headpond.router:build": RouterArgs,
+        MODEL: ModelArgs,
+        ROUTER: RouterArgs,
         "headpond.jobs.deployment:build": JobWorkerArgs,
     }
     for app in schema.applications:

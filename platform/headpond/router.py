@@ -21,6 +21,7 @@ from headpond.registry import workloads
 from headpond.rollouts.keeper import Keeper, RouterReport
 from headpond.rollouts.log import RolloutLog
 from headpond.rollouts.metrics import RolloutMetrics
+from headpond.rollouts.probe import Prober
 from headpond.rollouts.ray_keys import RayKeys
 from headpond.rollouts.shadow import Shadows
 from headpond.routing import RoutedBackend
@@ -69,13 +70,13 @@ class Router:
         configure_logging(self._settings, sys.__stderr__)
         metrics = RolloutMetrics()
         self._backend = RoutedBackend(connect, metrics.text)
-        compared = {
-            name: record.compared for name, record in workloads().items() if record.compared
-        }
+        records, forward = workloads(), self._backend.forward
+        compared = {name: record.compared for name, record in records.items() if record.compared}
         self._keeper = Keeper(
             RolloutLog(RayKeys()),
             self._backend,
-            Shadows(self._backend.forward, compared).copy,
+            Shadows(forward, compared).copy,
+            Prober(forward, records, self._backend.workload_of).ask,
             partial(router_reports, serve.get_replica_context().app_name),
             metrics,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.table import Table
 
 from headpond.cli.console import people, refusals
+from headpond.errors import InvalidRequest
 from headpond.ray_env import apply_ray_env
 from headpond.rollouts.guard import DEFAULT_GUARD, Guard, share
-from headpond.rollouts.revision import ShadowPlan
+from headpond.rollouts.revision import Revision, ShadowPlan
 
 if TYPE_CHECKING:
     from headpond.rollouts.desk import AliasView, RolloutDesk
@@ -40,14 +41,17 @@ Timeout = Annotated[float, typer.Option(help="Seconds to wait for a new applicat
 def list_aliases(*, address: Address = None, as_json: AsJson = False) -> None:
     """Show what every alias stands for, who is on trial, and how it does."""
     with _desk(address) as desk:
-        views = desk.views()
+        views, idle = desk.views(), desk.idle()
     if as_json:
-        typer.echo(json.dumps([view.plain() for view in views], indent=2))
+        plain = {"aliases": [view.plain() for view in views], "idle": idle}
+        typer.echo(json.dumps(plain, indent=2))
         return
     table = Table("alias", "targets", "since", "by", "canary", "others", "copies", "why")
     for view in views:
         table.add_row(*_row(view))
     Console().print(table)
+    if idle:
+        people.print(f"started by rollouts, needed by none: {', '.join(idle)}")
 
 
 @app.command("set")
@@ -87,7 +91,7 @@ def set_alias(  # noqa: PLR0913 - an option each
             plan = ShadowPlan(target=found, share=copies, tolerance=tolerance)
         watched = part is not None or plan is not None
         revision = desk.set(name, found, share=part, guard=rule if watched else None, shadow=plan)
-    people.print(f"{name}: revision {revision.number}, {_weights(revision.targets())}")
+        _tell(revision)
 
 
 @app.command()
@@ -101,11 +105,7 @@ def promote(
 ) -> None:
     """Give the canary all of the traffic."""
     with _desk(address) as desk:
-        before = desk.view(name).targets
-        revision = desk.promote(name)
-        people.print(f"{name}: revision {revision.number}, {_weights(revision.targets())}")
-        if remove_old:
-            _remove(desk, [app for app in before if app not in revision.targets()])
+        _change(desk, name, desk.promote, remove=remove_old)
 
 
 @app.command()
@@ -119,11 +119,7 @@ def rollback(
 ) -> None:
     """Return to what an alias was before its canary came."""
     with _desk(address) as desk:
-        before = desk.view(name).targets
-        revision = desk.rollback(name)
-        people.print(f"{name}: revision {revision.number}, {_weights(revision.targets())}")
-        if remove:
-            _remove(desk, [app for app in before if app not in revision.targets()])
+        _change(desk, name, desk.rollback, remove=remove)
 
 
 @app.command()
@@ -137,11 +133,22 @@ def reset(
 ) -> None:
     """Return to what the router's config says of an alias."""
     with _desk(address) as desk:
-        before = desk.view(name).targets
-        revision = desk.reset(name)
-        people.print(f"{name}: revision {revision.number}, {_weights(revision.targets())}")
-        if remove:
-            _remove(desk, [app for app in before if app not in revision.targets()])
+        _change(desk, name, desk.reset, remove=remove)
+
+
+@app.command()
+def remove(
+    applications: Annotated[list[str], typer.Argument(help="As `list` names them.")],
+    *,
+    address: Address = None,
+) -> None:
+    """Take down applications that rollouts started and no alias needs."""
+    with _desk(address) as desk:
+        idle = desk.idle()
+        busy = [name for name in applications if name not in idle]
+        if busy:
+            raise InvalidRequest(f"{busy[0]!r} is needed, or no rollout started it")
+        _remove(desk, applications)
 
 
 @contextmanager
@@ -156,6 +163,21 @@ def _desk(address: str | None) -> Iterator[RolloutDesk]:
     with refusals():
         local_ray.join_ray(address)
         yield RolloutDesk.open()
+
+
+def _change(
+    desk: RolloutDesk, name: str, change: Callable[[str], Revision], *, remove: bool
+) -> None:
+    before = desk.view(name).targets
+    revision = change(name)
+    _tell(revision)
+    if remove:
+        _remove(desk, [app for app in before if app not in revision.targets()])
+
+
+def _tell(revision: Revision) -> None:
+    shown = _weights(revision.targets()) or "nothing"
+    people.print(f"{revision.alias}: revision {revision.number}, {shown}")
 
 
 def _remove(desk: RolloutDesk, apps: list[str]) -> None:

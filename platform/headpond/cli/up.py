@@ -54,9 +54,14 @@ def apply(config: Config = _DEFAULT_CONFIG) -> None:
     from headpond import local_ray  # noqa: PLC0415 - Ray reads its environment when imported
 
     with refusals():
+        from headpond.rollouts.log import RolloutLog  # noqa: PLC0415
+        from headpond.rollouts.ray_keys import RayKeys  # noqa: PLC0415
+        from headpond.rollouts.started import with_started  # noqa: PLC0415
+        from headpond.serving import application_configs  # noqa: PLC0415
+
         schema = local_ray.parse_config(local_ray.load_config(config))
         local_ray.join_ray()
-        local_ray.deploy(schema)
+        local_ray.deploy(with_started(schema, RolloutLog(RayKeys()), application_configs()))
         local_ray.wait_running(_READY_TIMEOUT_S, _report(time.monotonic()))
 
 

@@ -23,10 +23,8 @@ from headpond.rollouts.revision import Revision, ShadowPlan
 from headpond.rollouts.second import second_application
 from headpond.rollouts.trial import TrialReport, summed
 from headpond.serve_handle import connect, router_reports
-from headpond.serving import amend, application_configs
+from headpond.serving import MODEL, ROUTER, amend, application_configs
 
-_ROUTER = "headpond.router:build"
-_MODEL = "headpond.deployment:build"
 _FOLLOWED_S = 30.0
 _POLL_S = 0.2
 
@@ -84,9 +82,7 @@ class RolloutDesk:
         Raises:
             NotReady: None is deployed.
         """
-        routers = [
-            name for name, app in application_configs().items() if app.import_path == _ROUTER
-        ]
+        routers = [name for name, app in application_configs().items() if app.import_path == ROUTER]
         if not routers:
             raise NotReady("no router is deployed here, so there are no aliases")
         return cls(routers[0], RolloutLog(RayKeys()))
@@ -131,7 +127,7 @@ class RolloutDesk:
             InvalidRequest: None does, or not yet.
         """
         configs = application_configs()
-        models = [name for name, app in configs.items() if app.import_path == _MODEL]
+        models = [name for name, app in configs.items() if app.import_path == MODEL]
         if target in models:
             return target
         for name in models:
@@ -197,12 +193,13 @@ class RolloutDesk:
         """Return to what the config says of an alias."""
         return self._done(self._state(alias).reset(datetime.now(UTC)))
 
-    def remove(self, apps: Sequence[str]) -> Sequence[str]:
-        """Take down those applications that no alias needs any more; returns their names.
+    def idle(self) -> Sequence[str]:
+        """Return the applications that rollouts started and no alias needs."""
+        needed = {app for view in self.views() for app in view.targets}
+        return [app for app in self._log.started() if app not in needed]
 
-        Raises:
-            NotReady: A router has not taken the last revision in time.
-        """
+    def remove(self, apps: Sequence[str]) -> Sequence[str]:
+        """Take down those applications that no alias needs any more; returns their names."""
         needed = {app for view in self.views() for app in view.targets}
         gone = [app for app in apps if app not in needed]
         if gone:

@@ -52,6 +52,7 @@ class Guard(BaseModel):
         error_rate: By so much more of its calls than of the others' may end by an error.
         latencies: How long its calls may take.
         agreement: So much of its compared answers must agree, where it gets copies of calls.
+        drift_s: So often the canary is asked the same; its answer must stay what it was.
         min_requests: Nothing is judged by fewer.
         window_s: What is older does not count.
     """
@@ -61,12 +62,13 @@ class Guard(BaseModel):
     error_rate: Annotated[float, Field(ge=0, lt=1)] | None = None
     latencies: tuple[LatencyBound, ...] = ()
     agreement: Annotated[float, Field(gt=0, le=1)] | None = None
+    drift_s: Annotated[float, Field(gt=0)] | None = None
     min_requests: Annotated[int, Field(ge=1)] = 50
     window_s: Annotated[float, Field(gt=0)] = 300.0
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `error_rate=2%,ttft_p95=1.5x,total_p50=800ms,agreement=95%,min_requests=50`.
+        """Read `error_rate=2%,ttft_p95=1.5x,total_p50=800ms,agreement=95%,drift=60s,min_requests=50`.
 
         Raises:
             InvalidRequest: Names the part that does not read like that.
@@ -81,14 +83,14 @@ class Guard(BaseModel):
                 fields[name] = share(value, f"guard.{name}")
             elif name == "min_requests" and value.isdecimal() and int(value) > 0:
                 fields[name] = int(value)
-            elif name == "window":
-                fields["window_s"] = _seconds(value, "guard.window")
+            elif name in ("window", "drift"):
+                fields[f"{name}_s"] = _seconds(value, f"guard.{name}")
             elif (found := _LATENCY.fullmatch(name)) is not None:
                 latencies.append(_bound(found["measure"], int(found["percent"]), value, name))
             else:
                 raise InvalidRequest(
                     f"{part!r} is none of error_rate=2%, ttft_p95=1.5x, total_p50=800ms, "
-                    "PHASE_p95=1.5x, agreement=95%, min_requests=50, window=300s",
+                    "PHASE_p95=1.5x, agreement=95%, drift=60s, min_requests=50, window=300s",
                     param=f"guard.{name}",
                 )
         guard: Self = cls.model_validate({**fields, "latencies": latencies})

@@ -13,6 +13,7 @@ from typing import Protocol
 import structlog
 
 from headpond.bundle.alias import AliasTable
+from headpond.engine import Json
 from headpond.errors import HeadpondError
 from headpond.rollouts.changes import AliasState, effective
 from headpond.rollouts.log import Conflict, RolloutLog
@@ -40,6 +41,9 @@ class RouterReport:
     trials: Sequence[TrialReport]
 
 
+Ask = Callable[[str, str], Awaitable[Json]]
+"""Asks an alias's example of an application; None where there is no answer to compare."""
+
 Peers = Callable[[], Awaitable[Sequence[RouterReport]]]
 """Asks every router, this one included."""
 
@@ -60,6 +64,7 @@ class Keeper:
         rollouts: RolloutLog,
         table: Table,
         copy: Copy,
+        ask: Ask,
         peers: Peers,
         metrics: RolloutMetrics,
         clock: Callable[[], float] = time.monotonic,
@@ -70,6 +75,7 @@ class Keeper:
             rollouts: Where revisions are.
             table: Gets every new table.
             copy: Sends copies to shadows.
+            ask: Asks canaries the same again.
             peers: Asks every router.
             metrics: Where rollbacks are counted, and trials shown.
             clock: Monotonic seconds.
@@ -77,13 +83,15 @@ class Keeper:
         self._log = rollouts
         self._table = table
         self._copy = copy
+        self._ask = ask
         self._peers = peers
         self._metrics = metrics
         self._clock = clock
         self._config: Mapping[str, Mapping[str, float]] = {}
         self._tips: Mapping[str, Revision] = {}
         self._trials: dict[str, Trial] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._asked_s: dict[str, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def configure(self, config: Mapping[str, Mapping[str, float]]) -> None:
         """Take the aliases of the config; what it changes ends the rollout of that alias."""
@@ -91,14 +99,17 @@ class Keeper:
         await self._follow()
         await self._end_overruled()
         await self._install()
-        if self._task is None:
-            self._task = asyncio.create_task(self._keep())
+        if not self._tasks:
+            # An answer may take long; judging does not wait for it.
+            self._tasks = [
+                asyncio.create_task(self._keep(each)) for each in (self.turn, self.probe)
+            ]
 
     async def stop(self) -> None:
         """Follow the log no longer."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def turn(self) -> None:
         """Take what is new in the log, and judge what is on trial."""
@@ -106,6 +117,17 @@ class Keeper:
             await self._install()
         if any(trial.revision.guard is not None for trial in self._trials.values()):
             await self._judge(await self._peers())
+
+    async def probe(self) -> None:
+        """Ask those canaries whose time has come."""
+        for alias, trial in list(self._trials.items()):
+            guard, canary = trial.revision.guard, trial.revision.canary
+            if guard is None or guard.drift_s is None or canary is None:
+                continue
+            now_s = self._clock()
+            if now_s - self._asked_s.get(alias, -guard.drift_s) >= guard.drift_s:
+                self._asked_s[alias] = now_s
+                trial.drift.take(await self._ask(alias, canary))
 
     def report(self) -> RouterReport:
         """Return what this router acts by, and has seen."""
@@ -115,11 +137,11 @@ class Keeper:
             trials=[trial.report() for trial in self._trials.values()],
         )
 
-    async def _keep(self) -> None:
+    async def _keep(self, turn: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(_PERIOD_S)
             try:
-                await self.turn()
+                await turn()
             except HeadpondError as error:
                 # The table that is known goes on; the store or a router may be back soon.
                 log.warning("rollouts_unknown", reason=error.message)
@@ -155,7 +177,7 @@ class Keeper:
             if guard is None:
                 continue
             seen = summed(alias, trial.revision.number, found)
-            reason = guard.breach(seen.canary, seen.others, seen.agreed)
+            reason = trial.drift.reason or guard.breach(seen.canary, seen.others, seen.agreed)
             if reason is not None:
                 await self._take_back(alias, reason)
 

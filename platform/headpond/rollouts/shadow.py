@@ -65,7 +65,7 @@ class Shadows:
             store=None,
         )
         try:
-            got = await self._ask(copy, plan.target)
+            got = await whole(await self._forward(copy, plan.target))
         except (Overloaded, DeadlineExceeded):
             agreed.dropped += 1
             return
@@ -74,7 +74,7 @@ class Shadows:
             agreed.example = error.message
             return
         difference = first_difference(
-            _comparable(compare, expected), _comparable(compare, got), plan.tolerance
+            comparable(compare, expected), comparable(compare, got), plan.tolerance
         )
         agreed.compared += 1
         if difference is None:
@@ -82,15 +82,20 @@ class Shadows:
         else:
             agreed.example = f"at {difference.position or 'the value'}"
 
-    async def _ask(self, call: Call, app: str) -> Sequence[Event]:
-        answer = await self._forward(call, app)
-        try:
-            return [event async for batch in answer.batches() for event in batch]
-        finally:
-            await answer.close()
+
+async def whole(answer: Answer) -> Sequence[Event]:
+    """Return every event of an answer, and let go of it.
+
+    Raises:
+        HeadpondError: The call failed.
+    """
+    try:
+        return [event async for batch in answer.batches() for event in batch]
+    finally:
+        await answer.close()
 
 
-def _comparable(compare: Compared, events: Sequence[Event]) -> Json:
+def comparable(compare: Compared, events: Sequence[Event]) -> Json:
     """Return what is compared of every item; one without an output has nothing."""
     outputs: dict[int, list[object]] = {}
     for event in events:

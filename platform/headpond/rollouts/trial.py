@@ -9,6 +9,7 @@ from headpond.bundle.alias import Alias
 from headpond.call import Accepted, Answer, Call, Ended, Event, Failed, Output
 from headpond.errors import HeadpondError, RequestCancelled
 from headpond.rollouts.agreement import Agreement
+from headpond.rollouts.drift import Drift
 from headpond.rollouts.guard import Guard
 from headpond.rollouts.revision import Revision
 from headpond.rollouts.tally import Tally, Window
@@ -62,6 +63,7 @@ class Trial:
         """
         self.revision = revision
         self.agreed = Agreement()
+        self.drift = Drift()
         window_s = (revision.guard or Guard()).window_s
         self._canary, self._others = Window(window_s, clock), Window(window_s, clock)
         self._clock = clock

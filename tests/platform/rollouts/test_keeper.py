@@ -19,10 +19,12 @@ from headpond.rollouts.guard import Guard
 from headpond.rollouts.keeper import Keeper, RouterReport
 from headpond.rollouts.log import RolloutLog
 from headpond.rollouts.metrics import RolloutMetrics
+from headpond.rollouts.probe import Prober
 from headpond.rollouts.revision import ShadowPlan
 from headpond.rollouts.shadow import Shadows
 from headpond.routing import RoutedBackend
 from headpond.testing.clock import FakeClock
+from headpond.testing.echo import record as echo
 from headpond.testing.keys import MemoryKeys
 from headpond.units import Work
 
@@ -87,6 +89,7 @@ class Router:
             RolloutLog(cluster.keys),
             self.backend,
             self.shadows.copy,
+            Prober(self.backend.forward, {"echo": echo}, lambda _: "echo").ask,
             cluster.reports,
             self.metrics,
             cluster.clock,
@@ -313,3 +316,26 @@ async def test_only_calls_that_ended_well_are_copied(cluster: Cluster) -> None:
     await router.ask(2)
     await router.settle()
     assert cluster.apps["new"].calls == []
+
+
+async def test_a_canary_whose_answer_to_the_same_changes_is_taken_back(cluster: Cluster) -> None:
+    router = await cluster.router()
+    await cluster.set(0.5, guard="drift=60s")
+    new = cluster.apps["new"]
+    for says in ("hello", "hello", "hallo", "hello", "hallo"):
+        new.says = says
+        await router.keeper.probe()
+        await router.keeper.probe()  # not yet
+        cluster.clock.advance(60)
+        await cluster.turn()
+        assert RolloutLog(cluster.keys).tips()["chat"].cause == "set"
+    new.error = Overloaded()
+    await router.keeper.probe()
+    assert len(new.calls) == 6
+    assert (new.calls[0].priority, new.calls[0].workload) == (Priority.BATCH, "echo")
+    new.error = None
+    cluster.clock.advance(60)
+    await router.keeper.probe()
+    await cluster.turn()
+    tip = RolloutLog(cluster.keys).tips()["chat"]
+    assert (tip.cause, tip.reason[:6]) == ("guard", "drift:")
