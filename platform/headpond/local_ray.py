@@ -21,8 +21,8 @@ from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
 from headpond.deployment import ModelArgs
 from headpond.errors import InvalidRequest, NotReady
 from headpond.jobs.deployment import JobWorkerArgs
+from headpond.rollouts.started import MODEL, ROUTER
 from headpond.router import RouterArgs
-from headpond.serving import MODEL, ROUTER
 
 _POLL_S = 0.2
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)

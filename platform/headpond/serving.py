@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from ray.actor import ActorHandle
 
-ROUTER, MODEL = "headpond.router:build", "headpond.deployment:build"
-"""The builders of our applications, as configs name them."""
-
 _CONTROLLER, _NAMESPACE = "SERVE_CONTROLLER_ACTOR", "serve"
 
 Configs = Mapping[str, ServeApplicationSchema]

@@ -59,9 +59,14 @@ def apply(config: Config = _DEFAULT_CONFIG) -> None:
         from headpond.rollouts.started import with_started  # noqa: PLC0415
         from headpond.serving import application_configs  # noqa: PLC0415
 
-        schema = local_ray.parse_config(local_ray.load_config(config))
+        declared = local_ray.load_config(config)
+        local_ray.parse_config(declared)
         local_ray.join_ray()
-        local_ray.deploy(with_started(schema, RolloutLog(RayKeys()), application_configs()))
+        running = {
+            name: app.model_dump(exclude_unset=True) for name, app in application_configs().items()
+        }
+        kept = with_started(declared, RolloutLog(RayKeys()), running)
+        local_ray.deploy(local_ray.parse_config(kept))
         local_ray.wait_running(_READY_TIMEOUT_S, _report(time.monotonic()))
 
 

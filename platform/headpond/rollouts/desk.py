@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Self
 
+from ray.serve.schema import ServeApplicationSchema
+
 from headpond.bundle.document import read_manifest
 from headpond.bundle.manifest import names_of
 from headpond.deployment import located
@@ -21,9 +23,10 @@ from headpond.rollouts.log import RolloutLog
 from headpond.rollouts.ray_keys import RayKeys
 from headpond.rollouts.revision import Revision, ShadowPlan
 from headpond.rollouts.second import second_application
+from headpond.rollouts.started import MODEL, ROUTER
 from headpond.rollouts.trial import TrialReport, summed
 from headpond.serve_handle import connect, router_reports
-from headpond.serving import MODEL, ROUTER, amend, application_configs
+from headpond.serving import amend, application_configs
 
 _FOLLOWED_S = 30.0
 _POLL_S = 0.2
@@ -157,7 +160,9 @@ class RolloutDesk:
         config = application_configs().get(first)
         if config is None:
             raise NotReady(f"application {first!r}, which has the traffic, is not deployed")
-        second = second_application(config, bundle, manifest)
+        second = ServeApplicationSchema.model_validate(
+            second_application(config.model_dump(exclude_unset=True), bundle, manifest)
+        )
         self._log.note_started(second.name)
         amend(add=[second])
         try:

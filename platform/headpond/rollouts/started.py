@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ray.serve.schema import ServeDeploySchema
+from collections.abc import Iterator, Mapping
 
 from headpond.rollouts.changes import effective
 from headpond.rollouts.log import RolloutLog
-from headpond.serving import ROUTER, Configs
+from headpond.rollouts.second import Config
+
+ROUTER, MODEL = "headpond.router:build", "headpond.deployment:build"
+"""The builders of our applications, as configs name them."""
 
 
-def with_started(schema: ServeDeploySchema, log: RolloutLog, running: Configs) -> ServeDeploySchema:
-    """Return a config with the applications that rollouts under way need.
+def with_started(config: Config, log: RolloutLog, running: Mapping[str, Config]) -> Config:
+    """Return a Serve config with the applications that rollouts under way need.
 
     Serve deletes what a config does not name. What rollouts started and need no more, as the
     config gives their alias other targets or they were taken back, is deleted.
 
     Args:
-        schema: The config that is to be applied.
+        config: What is to be applied; checked already.
         log: Where rollouts are.
         running: The applications that are deployed.
     """
-    table = effective(declared_aliases(schema), log.tips())
+    apps = [app for app in _list(config.get("applications")) if isinstance(app, Mapping)]
+    table = effective(dict(_aliases(apps)), log.tips())
     needed = {app for weights in table.values() for app in weights}
-    declared = {app.name for app in schema.applications}
+    declared = {app.get("name") for app in apps}
     kept = []
     for name in log.started():
         if name in needed and name in running and name not in declared:
             kept.append(running[name])
         else:
             log.note_removed(name)
-    return schema.model_copy(update={"applications": [*schema.applications, *kept]})
+    return {**config, "applications": [*apps, *kept]}
 
 
-def declared_aliases(schema: ServeDeploySchema) -> Mapping[str, Mapping[str, float]]:
-    """Return what the routers of a config say of each alias."""
-    found: dict[str, Mapping[str, float]] = {}
-    for app in schema.applications:
-        if app.import_path != ROUTER:
+def _aliases(apps: list[Config]) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """Yield what routers say of each alias."""
+    for app in apps:
+        if app.get("import_path") != ROUTER:
             continue
-        for deployment in app.deployments:
-            config = deployment.user_config
-            if isinstance(config, Mapping):
-                found |= config.get("aliases", {})
-    return found
+        for deployment in _list(app.get("deployments")):
+            settings = deployment.get("user_config") if isinstance(deployment, Mapping) else None
+            aliases = settings.get("aliases") if isinstance(settings, Mapping) else None
+            yield from aliases.items() if isinstance(aliases, Mapping) else ()
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
