@@ -31,6 +31,15 @@ WORDS, WHISPER = SPEECH = ("streaming-words", "whisper-tiny-en")
 """Bundles of speech recognition, a streaming model and a chunked one; also their own aliases."""
 RESUME_S = 4.0
 """How long sessions are kept for clients that were cut off."""
+NAP: dict[str, object] = {
+    "min_replicas": 0,
+    "initial_replicas": 0,
+    "max_replicas": 1,
+    "upscale_delay_s": 0,
+    "downscale_delay_s": 3,
+    "downscale_to_zero_delay_s": 3,
+}
+"""How a model is scaled that has no replica until somebody asks."""
 START_TIMEOUT_S = 300
 
 
@@ -101,6 +110,7 @@ def serve_config(folder: Path, port: int) -> Path:
                         "user_config": {
                             "aliases": {
                                 "echo": {"echo": 1},
+                                "nap": {"nap": 1},
                                 MODEL: {"generation": 1},
                                 **{alias: {alias: 1} for alias in FORMED + SPEECH},
                             }
@@ -120,6 +130,10 @@ def serve_config(folder: Path, port: int) -> Path:
                 },
             },
             model("echo", "echo", bundle=str(write_echo_bundle(folder / "echo", step_ms=5))),
+            {
+                **model("nap", "nap", bundle=str(folder / "echo")),
+                "deployments": [{"name": "Model", "autoscaling_config": NAP}],
+            },
             model(
                 "generation",
                 MODEL,

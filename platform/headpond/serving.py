@@ -25,8 +25,7 @@ def application_configs() -> Configs:
     Raises:
         RayError: The controller is away.
     """
-    configs: Configs = ray.get(_controller().get_app_configs.remote())
-    return configs
+    return cast("Configs", ray.get(_controller().get_app_configs.remote()))
 
 
 def amend(add: Iterable[ServeApplicationSchema] = (), remove: Iterable[str] = ()) -> None:
@@ -60,5 +59,5 @@ def _least_is_none(deployment: object) -> bool:
     return getattr(scaling, "min_replicas", None) == 0
 
 
-def _controller() -> ActorHandle:
+def _controller() -> ActorHandle[object]:
     return ray.get_actor(_CONTROLLER, namespace=_NAMESPACE)

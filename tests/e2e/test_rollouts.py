@@ -110,6 +110,8 @@ async def command(platform: Platform) -> AsyncIterator[Command]:
     run = Command(platform)
     yield run
     await run("reset", "echo", "--remove")
+    while platform.replicas("echo-"):  # noqa: ASYNC110 - other processes
+        await asyncio.sleep(0.2)
 
 
 async def test_a_version_whose_fixture_fails_never_gets_traffic(
@@ -176,6 +178,22 @@ async def test_a_slow_version_is_compared_and_then_taken_back(
         assert re.search(r'headpond_canary_rollbacks_total\{alias="echo".*\} [1-9]', metrics.text)
     assert dict(callers.outcomes) == {"ok": callers.outcomes.total()}
     assert "echo-1-2-0: removed" in await command.done("remove", "echo-1-2-0")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_model_without_replicas_serves_its_first_request(
+    platform: Platform, *, stream: bool
+) -> None:
+    async with asyncio.timeout(90):
+        while platform.replicas("nap"):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.5)
+    ready = httpx2.get(f"{platform.base_url}/readyz", timeout=10)
+    assert "nap" not in ready.json()["not_ready"]
+    body = {**(STREAM if stream else SHORT), "model": "nap"}
+    async with httpx2.AsyncClient(timeout=60) as client:
+        answer = await client.post(f"{platform.base_url}/v1/echo", json=body, headers=AUTH)
+    assert answer.status_code == 200, answer.text
+    assert len(platform.replicas("nap")) == 1
 
 
 async def copies(command: Command) -> dict[str, int]:
