@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,15 @@ TWINS = "twins"
 """The alias of a stumbling echo with two replicas."""
 RESUME_S = 4.0
 """How long sessions are kept for clients that were cut off."""
+NAP: dict[str, object] = {
+    "min_replicas": 0,
+    "initial_replicas": 0,
+    "max_replicas": 1,
+    "upscale_delay_s": 0,
+    "downscale_delay_s": 3,
+    "downscale_to_zero_delay_s": 3,
+}
+"""How a model is scaled that has no replica until somebody asks."""
 START_TIMEOUT_S = 300
 
 
@@ -45,6 +55,12 @@ class Platform:
     base_url: str
     process: psutil.Process
     log: Path
+
+    @property
+    def ray_address(self) -> str:
+        """Where commands join its Ray."""
+        (found,) = re.findall(r"^Ray at (\S+)", self.log.read_text(), re.M)
+        return str(found)
 
     def direct(self, alias: str) -> str:
         """The base URL of a model's own replicas."""
@@ -120,6 +136,7 @@ def serve_config(folder: Path, port: int) -> Path:
                             "aliases": {
                                 "echo": {"echo": 1},
                                 TWINS: {TWINS: 1},
+                                "nap": {"nap": 1},
                                 MODEL: {"generation": 1},
                                 **{alias: {alias: 1} for alias in FORMED + SPEECH},
                             }
@@ -139,6 +156,10 @@ def serve_config(folder: Path, port: int) -> Path:
                 },
             },
             model("echo", "echo", bundle=str(write_echo_bundle(folder / "echo", step_ms=5))),
+            {
+                **model("nap", "nap", bundle=str(folder / "echo")),
+                "deployments": [{"name": "Model", "autoscaling_config": NAP}],
+            },
             model(
                 TWINS,
                 TWINS,

@@ -39,6 +39,8 @@ class Call:
         stream: Whether events are wanted as they come, or only at the end.
         trace: W3C `traceparent`, or None.
         store: Where its outputs go before it is done; None for only back to the caller.
+        session: What it is part of: calls of one session go to the same version of a model.
+            None for a call by itself.
     """
 
     request_id: str
@@ -51,6 +53,12 @@ class Call:
     stream: bool = False
     trace: str | None = None
     store: Placement | None = None
+    session: str | None = None
+
+    @property
+    def lot(self) -> str:
+        """The token by which a version is chosen for it, where its model has several."""
+        return self.session or self.request_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

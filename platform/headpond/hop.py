@@ -74,6 +74,14 @@ class ModelHandle(Protocol):
         """
         ...
 
+    async def asleep(self) -> bool:
+        """Say whether it may have no replica at all, so that the next call wakes one.
+
+        Raises:
+            WorkerLost: Nobody could be asked.
+        """
+        ...
+
     async def expositions(self) -> Mapping[str, str]:
         """Return each replica's metrics in the Prometheus text format, by replica ID.
 

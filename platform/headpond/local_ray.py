@@ -23,6 +23,7 @@ from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
 from headpond.deployment import ModelArgs
 from headpond.errors import InvalidRequest, NotReady
 from headpond.jobs.deployment import JobWorkerArgs
+from headpond.rollouts.started import MODEL, ROUTER
 from headpond.router import RouterArgs
 
 _POLL_S = 0.2
@@ -30,8 +31,8 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
 """The last line of a traceback: an exception's name, and what it says."""
 
 
-def start_ray(num_cpus: int | None = None) -> None:
-    """Start Ray with those of its processes that something here needs.
+def start_ray(num_cpus: int | None = None) -> str:
+    """Start Ray with those of its processes that something here needs; returns its address.
 
     `num_cpus` may exceed the cores: it is a count of reservations, not of threads.
     """
@@ -46,6 +47,8 @@ def start_ray(num_cpus: int | None = None) -> None:
         _end_idle_processes(global_worker.node)
     # Its progress is told by `wait_running`.
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    address: str = ray.get_runtime_context().gcs_address
+    return address
 
 
 def _end_idle_processes(node: Node) -> None:
@@ -70,8 +73,8 @@ def parse_config(config: Mapping[str, object]) -> ServeDeploySchema:
     except ValidationError as error:
         raise _invalid("config", error) from None
     builders: dict[str, type[BaseModel]] = {
-        "headpond.deployment:build": ModelArgs,
-        "headpond.router:build": RouterArgs,
+        MODEL: ModelArgs,
+        ROUTER: RouterArgs,
         "headpond.jobs.deployment:build": JobWorkerArgs,
     }
     for app in schema.applications:
@@ -113,12 +116,15 @@ def load_config(path: Path) -> Mapping[str, object]:
     return config
 
 
-def wait_running(timeout_s: float, on_change: Callable[[str, str], None]) -> None:
+def wait_running(
+    timeout_s: float, on_change: Callable[[str, str], None], only: str | None = None
+) -> None:
     """Wait until every application runs, and tell of each change of state.
 
     Args:
         timeout_s: How long at most.
         on_change: Called with an application's name and its new state.
+        only: The one application to wait for, whatever becomes of the others.
 
     Raises:
         NotReady: An application failed, with Serve's reason, or time ran out.
@@ -128,6 +134,8 @@ def wait_running(timeout_s: float, on_change: Callable[[str, str], None]) -> Non
     while time.monotonic() < deadline_at:
         status = serve.status()
         for name, app in status.applications.items():
+            if only not in (None, name):
+                continue
             if seen.get(name) != app.status.value:
                 seen[name] = app.status.value
                 on_change(name, app.status.value)
@@ -148,16 +156,27 @@ def _why(status: ServeStatus, name: str) -> str:
     return " ".join(text[errors[-1].start(1) :].split()) if errors else text
 
 
-def join_ray() -> None:
-    """Connect to the Ray that runs on this machine.
+def join_ray(address: str | None = None) -> None:
+    """Connect to the Ray at an address, HOST:PORT, or the one that runs on this machine.
 
     Raises:
-        NotReady: None runs.
+        NotReady: None runs there, or not for us.
     """
     try:
-        ray.init(address="auto", namespace="serve", log_to_driver=False)
+        ray.init(
+            address=address or "auto",
+            namespace="serve",
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+        )
     except ConnectionError:
-        raise NotReady("no Ray runs on this machine; start one with `headpond up`") from None
+        if address is None:
+            raise NotReady("no Ray runs on this machine; start one with `headpond up`") from None
+        # Ray shows its token to an address that is named only when it is told to.
+        raise NotReady(
+            f"no Ray at {address} lets us in; if it asks for a token, set RAY_AUTH_MODE=token"
+        ) from None
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
 
 
 def lost_process() -> str | None:

@@ -15,6 +15,7 @@ from headpond.batching import Continuous, Feed, Formed
 from headpond.bundle.contract import Contract
 from headpond.consistency import inconsistencies
 from headpond.dialect import Route, Unserved
+from headpond.engine import Json
 from headpond.errors import BundleError, DeclarationError, HeadpondError
 from headpond.phases import Phase, PhaseKind
 from headpond.state import StateModel, StateTerm
@@ -192,6 +193,10 @@ class MetricAlias:
     measure: str
 
 
+Compared = Callable[[Sequence[object]], Json]
+"""Makes of the outputs of one item, in order, what two versions of a model agree on."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkloadRecord:
     """Everything by which one workload differs from another.
@@ -217,6 +222,8 @@ class WorkloadRecord:
         exporter: `module:function` that writes a bundle as ONNX; imported to export only. See
             `headpond.bundle.exporting.Exporter`.
         vector: Makes a vector of an output, where outputs can go to a vector store.
+        compared: Makes of an item's outputs what two versions of a model are compared by, where
+            answers can be compared at all.
         unserved: Addresses that clients of its dialects may ask for, and no route answers.
         panel: A package whose folder holds `panel.js`, the workload's part of the playground.
     """
@@ -240,6 +247,7 @@ class WorkloadRecord:
     metric_aliases: tuple[MetricAlias, ...] = ()
     exporter: str | None = None
     vector: Callable[[object], Sequence[float]] | None = None
+    compared: Compared | None = None
     unserved: tuple[Unserved, ...] = ()
     panel: str | None = None
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 from ray import serve
 from ray.serve import Application, Deployment
 
-from headpond.bundle.alias import AliasTable
 from headpond.deployment import (
     HEALTH_PERIOD_S,
     HEALTH_TIMEOUT_S,
@@ -24,9 +24,15 @@ from headpond.http.usage import UsageDoor
 from headpond.jobs.access import JobsAccess
 from headpond.jobs.settings import JobStore
 from headpond.registry import workloads
+from headpond.rollouts.keeper import Keeper, RouterReport
+from headpond.rollouts.log import RolloutLog
+from headpond.rollouts.metrics import RolloutMetrics
+from headpond.rollouts.probe import Prober
+from headpond.rollouts.ray_keys import RayKeys
+from headpond.rollouts.shadow import Shadows
 from headpond.routing import RoutedBackend
 from headpond.serve_edge import behind_serve
-from headpond.serve_handle import connect
+from headpond.serve_handle import ROUTER_DEPLOYMENT, connect, router_reports
 from headpond.settings import Settings
 from headpond.telemetry.logs import configure_logging
 from headpond.tenancy.quotas import check_units
@@ -72,13 +78,28 @@ class Router:
         """Start with an empty alias table; `reconfigure` brings the real one."""
         self._settings = resolved(args.settings)
         configure_logging(self._settings, sys.__stderr__)
-        self._backend = RoutedBackend(connect)
+        metrics = RolloutMetrics()
+        self._backend = RoutedBackend(connect, metrics.text)
+        records, forward = workloads(), self._backend.forward
+        compared = {name: record.compared for name, record in records.items() if record.compared}
+        self._keeper = Keeper(
+            RolloutLog(RayKeys()),
+            self._backend,
+            Shadows(forward, compared).copy,
+            Prober(forward, records, self._backend.workload_of).ask,
+            partial(router_reports, serve.get_replica_context().app_name),
+            metrics,
+        )
         self._jobs = None if args.jobs is None else JobsDoor(JobsAccess(args.jobs))
 
     async def reconfigure(self, config: dict[str, object]) -> None:
         """Take a new alias table; called by Serve at start and on every change."""
         parsed = RouterConfig.model_validate(config)
-        await self._backend.start(AliasTable(parsed.aliases))
+        await self._keeper.configure(parsed.aliases)
+
+    async def rollouts(self) -> RouterReport:
+        """Return what this router knows of rollouts; asked by the others, and by commands."""
+        return self._keeper.report()
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the app of every workload that is installed."""
@@ -99,7 +120,7 @@ def build(args: Mapping[str, object] | RouterArgs) -> Application:
     # Serve hands over plain mappings: it reads annotations that are not strings only.
     parsed = RouterArgs.model_validate(args)
     deployment: Deployment = serve.deployment(
-        name="Router",
+        name=ROUTER_DEPLOYMENT,
         max_ongoing_requests=MAX_ONGOING,
         health_check_period_s=HEALTH_PERIOD_S,
         health_check_timeout_s=HEALTH_TIMEOUT_S,

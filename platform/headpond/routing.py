@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,6 +22,7 @@ from headpond.errors import (
 from headpond.hop import ModelHandle, ReplicaStatus
 from headpond.hub import LaneHub, OpenStream
 from headpond.lane import LaneAddress
+from headpond.rollouts.trial import Trial
 from headpond.telemetry.exposition import merge_expositions
 from headpond.units import Work
 from headpond.whole_answer import WholeAnswer
@@ -45,28 +46,41 @@ While a replica is replaced, a poll may find nobody although its successor serve
 class RoutedBackend:
     """Chooses the application that an alias stands for and forwards calls to its replicas."""
 
-    def __init__(self, connect: Callable[[str], ModelHandle | None]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[str], ModelHandle | None],
+        own_metrics: Callable[[], str] = lambda: "",
+    ) -> None:
         """Start with an empty table.
 
         Args:
             connect: Returns the handle of an application, or None while it does not exist.
+            own_metrics: What this process counts itself, in the Prometheus text format.
         """
         self._connect = connect
+        self._own_metrics = own_metrics
         self._aliases = AliasTable()
         self._handles: dict[str, ModelHandle] = {}
         self._statuses: dict[str, Sequence[ReplicaStatus]] = {}
         self._served_s: dict[str, float] = {}
-        self._workloads: dict[str, str] = {}
-        self._bundles: dict[str, str] = {}
+        self._known: dict[str, ReplicaStatus] = {}
+        self._asleep: set[str] = set()
+        self._trials: Mapping[str, Trial] = {}
         self._polling: asyncio.Task[None] | None = None
         self._hub = LaneHub()
 
-    async def start(self, aliases: AliasTable) -> None:
-        """Take a new alias table; calls under way keep the application they were sent to."""
+    async def start(self, aliases: AliasTable, trials: Mapping[str, Trial] | None = None) -> None:
+        """Take a new alias table; calls under way keep the application they were sent to.
+
+        Args:
+            aliases: What each name stands for.
+            trials: What watches the calls of an alias, by its name.
+        """
         # One poll at a time: two would change the handles under each other.
         await self._stop_polling()
-        self._aliases = aliases
-        await self._poll()
+        # Who comes has to be known before calls are sent there, who goes until none are.
+        await self._poll(_applications(self._aliases) | _applications(aliases))
+        self._aliases, self._trials = aliases, trials or {}
         self._polling = asyncio.create_task(self._keep_polling())
 
     async def stop(self) -> None:
@@ -83,23 +97,48 @@ class RoutedBackend:
             WorkerLost: The replica died, and so did the one that was tried next.
             HeadpondError: Whatever the replica refused the call with.
         """
-        app, handle = self._resolve(call)
         deadline_at = time.monotonic() + call.deadline_s
+        app = self._resolve(call)
         for attempt in range(1, _ATTEMPTS + 1):
             left_s = deadline_at - time.monotonic()
             if left_s <= 0:
                 raise DeadlineExceeded
             try:
-                async with asyncio.timeout(left_s + _GRACE_S):
-                    answer = await self._send(handle, replace(call, deadline_s=left_s))
-                self._served_s[app] = time.monotonic()
-                return answer
-            except TimeoutError:
-                raise DeadlineExceeded from None
+                return await self._ask(replace(call, deadline_s=left_s), app)
             except WorkerLost:
                 if attempt == _ATTEMPTS:
                     raise
+                # Another version, where there is one: this one may be what kills replicas.
+                app = self._resolve(call, lost=app)
         raise WorkerLost
+
+    async def forward(self, call: Call, app: str) -> Answer:
+        """Send a call to a replica of one application, whatever its model name stands for.
+
+        Raises:
+            NotReady: No replica of the application can serve now.
+            HeadpondError: What became of the call.
+        """
+        self._check_ready(call.model, app)
+        try:
+            async with asyncio.timeout(call.deadline_s + _GRACE_S):
+                answer = await self._send(self._handles[app], call)
+        except TimeoutError:
+            raise DeadlineExceeded from None
+        self._served_s[app] = time.monotonic()
+        return answer
+
+    async def _ask(self, call: Call, app: str) -> Answer:
+        """Send a call on, watched where its model is on trial."""
+        trial = self._trials.get(call.model)
+        if trial is None:
+            return await self.forward(call, app)
+        watching = trial.begin(call, app)
+        try:
+            return watching.answered(await self.forward(call, app))
+        except HeadpondError as error:
+            watching.failed(error)
+            raise
 
     def knows(self, alias: str) -> bool:
         """Say whether there is such an alias."""
@@ -114,7 +153,7 @@ class RoutedBackend:
     def workload_of(self, model: str) -> str | None:
         """Return the workload of an alias or a version whose application has ever answered."""
         apps = self._aliases.targets().get(model) or [self._version(model) or ""]
-        return next((self._workloads[app] for app in apps if app in self._workloads), None)
+        return next((self._known[app].card.workload for app in apps if app in self._known), None)
 
     def bundle_of(self, model: str, token: str) -> str | None:
         """Return the bundle of the application that a call for a model would go to now.
@@ -122,32 +161,32 @@ class RoutedBackend:
         Raises:
             NotReady: The application has never answered.
         """
-        app = self._aliases.choose(model, token) or self._version(model)
+        app = self._aliases.choose(model, token, self._is_ready) or self._version(model)
         if app is None:
             return None
-        if app not in self._bundles:
+        if app not in self._known:
             raise NotReady(f"The model `{model}` is not ready yet.", retry_after_s=1.0)
-        return self._bundles[app]
+        return self._known[app].bundle
 
     async def models(self) -> Sequence[ModelCard]:
         """Return one card per alias whose application has answered."""
         cards = []
         for name, targets in self._aliases.targets().items():
-            known = [status for app in targets for status in self._statuses.get(app, ())]
+            known = [self._known[app] for app in targets if self._is_served(app)]
             if known:
                 bundles = tuple(dict.fromkeys(status.bundle for status in known))
                 cards.append(replace(known[0].card, name=name, bundles=bundles))
         return cards
 
     async def not_ready(self) -> Mapping[str, str]:
-        """Return the aliases that some of their traffic finds no replica for, and why."""
+        """Return the aliases none of whose targets can serve, and why."""
         if self._polling is None:
             return {"*": "the router has no alias table yet"}
         reasons = {}
-        for name, targets in self._aliases.targets().items():
-            for app in targets:
-                if (reason := self._reason(app)) is not None:
-                    reasons[name] = reason
+        for name in self._aliases.targets():
+            found = [self._reason(app) for app in self._aliases.sharing(name)]
+            if None not in found:
+                reasons[name] = next(filter(None, found))
         return reasons
 
     async def metrics(self) -> str:
@@ -156,25 +195,40 @@ class RoutedBackend:
         for handle in self._handles.values():
             with suppress(WorkerLost):
                 texts |= await handle.expositions()
-        return merge_expositions(texts)
+        return merge_expositions(texts) + self._own_metrics()
 
-    def _resolve(self, call: Call) -> tuple[str, ModelHandle]:
-        app = self._aliases.choose(call.model, call.request_id) or self._version(call.model)
+    def _resolve(self, call: Call, lost: str | None = None) -> str:
+        def ready(app: str) -> bool:
+            return app != lost and self._is_ready(app)
+
+        app = self._aliases.choose(call.model, call.lot, ready) or self._version(call.model)
         if app is None:
             raise ModelNotFound.named(call.model)
+        self._check_ready(call.model, app)
+        return app
+
+    def _check_ready(self, model: str, app: str) -> None:
         if (reason := self._reason(app)) is not None:
-            raise NotReady(f"The model `{call.model}` is not ready: {reason}.", retry_after_s=1.0)
-        return app, self._handles[app]
+            raise NotReady(f"The model `{model}` is not ready: {reason}.", retry_after_s=1.0)
 
     def _version(self, model: str) -> str | None:
         """Return an application that serves the bundle of this name."""
-        for app, statuses in self._statuses.items():
-            if any(model in names_of(status.bundle) for status in statuses):
+        for app, status in self._known.items():
+            if self._is_served(app) and model in names_of(status.bundle):
                 return app
         return None
 
+    def _is_ready(self, app: str) -> bool:
+        return self._reason(app) is None
+
+    def _is_served(self, app: str) -> bool:
+        """Say whether an application has replicas, or will have some when they are needed."""
+        return app in self._known and bool(self._statuses.get(app) or app in self._asleep)
+
     def _reason(self, app: str) -> str | None:
         statuses = self._statuses.get(app, ())
+        if not statuses and app in self._asleep:
+            return None  # the call that is sent there wakes it
         if not statuses:
             served_s = self._served_s.get(app, -_ALIVE_S)
             known = app in self._handles and time.monotonic() - served_s < _ALIVE_S
@@ -201,25 +255,24 @@ class RoutedBackend:
         while True:
             await asyncio.sleep(wait_s)
             began_s = time.monotonic()
-            await self._poll()
+            await self._poll(_applications(self._aliases))
             # Waiting for one that does not answer is part of the period.
             wait_s = max(_STATUS_PERIOD_S - (time.monotonic() - began_s), _LEAST_PAUSE_S)
 
-    async def _poll(self) -> None:
-        apps = {app for targets in self._aliases.targets().values() for app in targets}
+    async def _poll(self, apps: Set[str]) -> None:
         for app in apps - set(self._handles):
             if (handle := self._connect(app)) is not None:
                 self._handles[app] = handle
         for gone in set(self._handles) - apps:
             del self._handles[gone]
             self._served_s.pop(gone, None)
-            self._workloads.pop(gone, None)
-            self._bundles.pop(gone, None)
+            self._known.pop(gone, None)
         polled = await asyncio.gather(*(self._status(app) for app in self._handles))
         self._statuses = dict(zip(self._handles, polled, strict=True))
-        answered = {app: known[0] for app, known in self._statuses.items() if known}
-        self._workloads |= {app: status.card.workload for app, status in answered.items()}
-        self._bundles |= {app: status.bundle for app, status in answered.items()}
+        self._known |= {app: known[0] for app, known in self._statuses.items() if known}
+        silent = [app for app, known in self._statuses.items() if not known]
+        asleep = await asyncio.gather(*(self._is_asleep(app) for app in silent))
+        self._asleep = {app for app, sleeps in zip(silent, asleep, strict=True) if sleeps}
 
     async def _status(self, app: str) -> Sequence[ReplicaStatus]:
         try:
@@ -227,6 +280,17 @@ class RoutedBackend:
                 return await self._handles[app].statuses()
         except (TimeoutError, WorkerLost):
             return ()
+
+    async def _is_asleep(self, app: str) -> bool:
+        try:
+            async with asyncio.timeout(_STATUS_PERIOD_S):
+                return await self._handles[app].asleep()
+        except (TimeoutError, WorkerLost):
+            return app in self._asleep
+
+
+def _applications(aliases: AliasTable) -> set[str]:
+    return {app for targets in aliases.targets().values() for app in targets}
 
 
 class _StreamedAnswer:

@@ -15,6 +15,8 @@ from ray.serve.exceptions import RayServeException
 from headpond.errors import HeadpondError, WorkerLost
 from headpond.hop import Answered, ReplicaStatus
 from headpond.roll_call import RollCall
+from headpond.rollouts.keeper import RouterReport
+from headpond.serving import may_sleep
 
 if TYPE_CHECKING:
     from ray.serve._private.replica_result import ReplicaResult, gRPCReplicaResult
@@ -33,13 +35,18 @@ _ANSWER_S = 0.8
 """What a replica has time for to say how it is; less than lies between two polls."""
 
 
+ROUTER_DEPLOYMENT = "Router"
+"""The name of the one deployment in a router's application."""
+
+
 class ServeHandle:
     """Calls the replicas of one application over Serve's gRPC transport."""
 
-    def __init__(self, handle: DeploymentHandle[object]) -> None:
+    def __init__(self, handle: DeploymentHandle[object], app: str) -> None:
         # By value over gRPC: passing references through the object store costs several
         # times more for messages of this size.
         self._handle = handle.options(_by_reference=False)
+        self._app = app
         self._roll = RollCall()
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
@@ -66,6 +73,13 @@ class ServeHandle:
         self._roll.take(answered, missing)
         self._pass_by(self._roll.unfit)
         return self._roll.statuses
+
+    async def asleep(self) -> bool:
+        """Say whether its configuration lets it have no replica, and it runs as configured."""
+        try:
+            return await may_sleep(self._app)
+        except RayError as error:
+            raise WorkerLost from error
 
     async def expositions(self) -> Mapping[str, str]:
         """Return each replica's metrics in the Prometheus text format, by replica ID."""
@@ -135,6 +149,20 @@ class ServeHandle:
             raise WorkerLost from error
 
 
+async def router_reports(app: str) -> Sequence[RouterReport]:
+    """Ask every router of an application what it knows of rollouts.
+
+    Raises:
+        WorkerLost: None could be reached.
+    """
+    try:
+        handle = get_deployment_handle(ROUTER_DEPLOYMENT, app_name=app)
+        replies = await handle.broadcast("rollouts").results_async(return_exceptions=True)
+    except (RayError, RayServeException) as error:
+        raise WorkerLost from error
+    return [reply for reply in replies if isinstance(reply, RouterReport)]
+
+
 def _expire(limit: asyncio.Timeout) -> None:
     if not limit.expired():
         limit.reschedule(asyncio.get_running_loop().time())
@@ -159,6 +187,6 @@ async def _reply(asked: ReplicaResult) -> object:
 def connect(app: str) -> ServeHandle | None:
     """Return the handle of a model's application, or None while it does not exist."""
     try:
-        return ServeHandle(get_deployment_handle(MODEL_DEPLOYMENT, app_name=app))
+        return ServeHandle(get_deployment_handle(MODEL_DEPLOYMENT, app_name=app), app)
     except (RayError, RayServeException):
         return None

@@ -72,6 +72,9 @@ class InProcess:
     async def statuses(self) -> Sequence[ReplicaStatus]:
         return [self._door.status]
 
+    async def asleep(self) -> bool:
+        return False
+
     async def expositions(self) -> Mapping[str, str]:
         return {"here": await self._backend.metrics()}
 

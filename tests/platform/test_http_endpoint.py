@@ -125,6 +125,7 @@ async def test_the_call_says_what_the_headers_ask(app: ASGIApp, backend: Scripte
         headers={
             "x-headpond-priority": "Urgent",
             "x-headpond-deadline-ms": "5000",
+            "x-headpond-session": "chat-7",
             "x-request-timeout-seconds": "0.001",
             "traceparent": trace,
         }
@@ -135,6 +136,8 @@ async def test_the_call_says_what_the_headers_ask(app: ASGIApp, backend: Scripte
     assert first.items == ("x",)
     assert first.priority is Priority.URGENT
     assert first.trace == trace
+    assert (first.session, first.lot) == ("chat-7", "chat-7")
+    assert (second.session, second.lot) == (None, second.request_id)
     assert 4.0 < first.deadline_s <= 5.0
     assert second.priority is Priority.NORMAL
     assert second.trace is None
@@ -148,6 +151,7 @@ async def test_the_call_says_what_the_headers_ask(app: ASGIApp, backend: Scripte
         ("x-headpond-deadline-ms", "1.5"),
         ("x-headpond-deadline-ms", "9" * 5000),
         ("x-headpond-priority", "first"),
+        ("x-headpond-session", "no spaces"),
     ],
 )
 async def test_a_bad_header_is_named(

@@ -147,6 +147,7 @@ async def test_no_json_is_a_fault_of_ours(app: ASGIApp, body: object) -> None:
                 "content-type",
                 "x-headpond-deadline-ms",
                 "x-headpond-priority",
+                "x-headpond-session",
             ]
         ),
         st.text(st.characters(max_codepoint=255), max_size=40),

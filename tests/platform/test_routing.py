@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,7 @@ class FakeHandle:
         self.cancelled = 0
         self.hangs = False
         self.status_s = 0.0
+        self.sleeps = False
         self.lanes = LaneServer()
         self.address: LaneAddress | None = None
 
@@ -86,6 +88,9 @@ class FakeHandle:
         )
         status = ReplicaStatus(card=card, reason=self.reason)
         return [status] * self.replicas
+
+    async def asleep(self) -> bool:
+        return self.sleeps
 
     async def expositions(self) -> Mapping[str, str]:
         return {"r1": "# TYPE up gauge\nup 1\n"}
@@ -163,7 +168,7 @@ async def test_a_call_that_went_well_is_a_sign_of_life(
 ) -> None:
     await backend.submit(call())
     handle.replicas = 0
-    await backend._poll()
+    await backend._poll({"toy-app", "missing-app"})
     await backend.submit(call())
     monkeypatch.setattr(routing, "_ALIVE_S", 0.0)
     with pytest.raises(NotReady):
@@ -174,11 +179,58 @@ async def test_the_workload_of_a_model_is_known_while_it_is_replaced(
     backend: RoutedBackend, handle: FakeHandle
 ) -> None:
     handle.replicas = 0
-    await backend._poll()
+    await backend._poll({"toy-app", "missing-app"})
     assert backend.workload_of("chat") == "toy"
     assert backend.workload_of("nobody") is None
     assert backend.only_model("toy") == "chat"
     assert backend.only_model("other") is None
+
+
+async def test_a_model_without_replicas_that_may_sleep_is_woken_by_a_call(
+    backend: RoutedBackend, handle: FakeHandle
+) -> None:
+    handle.replicas, handle.sleeps = 0, True
+    await backend.start(AliasTable({"chat": {"toy-app": 1}}))
+    assert await backend.not_ready() == {}
+    assert [card.name for card in await backend.models()] == ["chat"]
+    assert tuple(await collect(backend, call(model="toy@1.0.0"))) == EVENTS
+    assert tuple(await collect(backend, call(stream=True))) == EVENTS
+
+
+async def test_calls_of_a_target_without_replicas_go_to_another_one() -> None:
+    apps = {"a": FakeHandle("toy@1.0.0+a"), "b": FakeHandle("toy@2.0.0+b")}
+    routed = RoutedBackend(apps.get)
+    apps["b"].replicas = 0
+    await routed.start(AliasTable({"chat": {"a": 1, "b": 99, "gone": 9}}))
+    assert await routed.not_ready() == {}
+    assert routed.bundle_of("chat", "any") == "toy@1.0.0+a"
+    for number in range(20):
+        assert tuple(await collect(routed, replace(call(), request_id=f"r{number}"))) == EVENTS
+    assert len(apps["a"].calls) == 20
+    await routed.stop()
+
+
+async def test_a_call_that_lost_its_replica_is_tried_on_another_version() -> None:
+    apps = {"a": FakeHandle("toy@1.0.0+a"), "b": FakeHandle("toy@2.0.0+b")}
+    routed = RoutedBackend(apps.get)
+    await routed.start(AliasTable({"chat": {"a": 1, "b": 1}}))
+    for app in apps.values():
+        app.replies = [WorkerLost()]
+    with pytest.raises(WorkerLost):
+        await routed.submit(call())
+    assert [len(app.calls) for app in apps.values()] == [1, 1]
+    await routed.stop()
+
+
+async def test_calls_of_one_session_go_to_one_version() -> None:
+    apps = {"a": FakeHandle("toy@1.0.0+a"), "b": FakeHandle("toy@2.0.0+b")}
+    routed = RoutedBackend(apps.get)
+    await routed.start(AliasTable({"chat": {"a": 1, "b": 1}}))
+    for number in range(20):
+        sent = replace(call(), request_id=f"r{number}", session="s-1")
+        await (await routed.submit(sent)).close()
+    assert sorted(len(app.calls) for app in apps.values()) == [0, 20]
+    await routed.stop()
 
 
 async def test_readiness_follows_the_replicas(backend: RoutedBackend, handle: FakeHandle) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from headpond.cli import batch, bundle, key, up, usage
+from headpond.cli import alias, batch, bundle, key, up, usage
 from headpond.cli.console import log_to_people
 
 app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
+app.add_typer(alias.app, name="alias")
 app.add_typer(batch.app, name="batch")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(key.app, name="key")

@@ -56,9 +56,19 @@ def apply(config: Config = _DEFAULT_CONFIG) -> None:
     from headpond import local_ray  # noqa: PLC0415 - Ray reads its environment when imported
 
     with refusals():
-        schema = local_ray.parse_config(local_ray.load_config(config))
+        from headpond.rollouts.log import RolloutLog  # noqa: PLC0415
+        from headpond.rollouts.ray_keys import RayKeys  # noqa: PLC0415
+        from headpond.rollouts.started import with_started  # noqa: PLC0415
+        from headpond.serving import application_configs  # noqa: PLC0415
+
+        declared = local_ray.load_config(config)
+        local_ray.parse_config(declared)
         local_ray.join_ray()
-        local_ray.deploy(schema)
+        running = {
+            name: app.model_dump(exclude_unset=True) for name, app in application_configs().items()
+        }
+        kept = with_started(declared, RolloutLog(RayKeys()), running)
+        local_ray.deploy(local_ray.parse_config(kept))
         local_ray.wait_running(_READY_TIMEOUT_S, _report(time.monotonic()))
 
 
@@ -98,7 +108,7 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
         base_url = _base_url(config)
         try:
             schema = local_ray.parse_config(config)
-            local_ray.start_ray(cpus)
+            people.print(f"Ray at {local_ray.start_ray(cpus)}")
             local_ray.deploy(schema)
             local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
             for prefix in sorted(set(_prefixes(config))):

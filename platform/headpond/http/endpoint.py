@@ -158,6 +158,7 @@ class Endpoint:
             stream=ask.stream,
             trace=asked.trace,
             store=ask.store,
+            session=asked.session,
         )
 
     async def _answer(

@@ -16,6 +16,7 @@ Headers = Mapping[bytes, bytes]
 
 DEADLINE = "x-headpond-deadline-ms"
 PRIORITY = "x-headpond-priority"
+SESSION = "x-headpond-session"
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -31,11 +32,13 @@ class Asked:
         priority: Its class in the waiting queue.
         limit_s: Seconds the whole request may take.
         trace: W3C `traceparent`, or None.
+        session: What the call is part of, or None.
     """
 
     priority: Priority
     limit_s: float
     trace: str | None
+    session: str | None = None
 
     @classmethod
     def read(cls, headers: Headers, longest_s: float) -> Self:
@@ -45,7 +48,12 @@ class Asked:
             InvalidRequest: A header is not what it must be; names it.
             DeadlineExceeded: There is no time left.
         """
-        return cls(_priority(headers), _limit_s(headers, longest_s), _traceparent(headers))
+        return cls(
+            _priority(headers),
+            _limit_s(headers, longest_s),
+            _traceparent(headers),
+            _session(headers),
+        )
 
 
 def request_id(headers: Headers) -> str:
@@ -82,3 +90,14 @@ def _traceparent(headers: Headers) -> str | None:
     """Return the caller's trace context; one that is not well-formed is none (W3C)."""
     given = headers.get(b"traceparent")
     return given.decode() if given is not None and _TRACEPARENT.fullmatch(given) else None
+
+
+def _session(headers: Headers) -> str | None:
+    given = headers.get(SESSION.encode())
+    if given is None:
+        return None
+    if not _REQUEST_ID.fullmatch(given):
+        raise InvalidRequest(
+            f"{SESSION} must be 1 to 128 letters, digits or any of ._:/+=@-", param=SESSION
+        )
+    return given.decode()

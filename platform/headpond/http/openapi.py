@@ -245,6 +245,10 @@ def _request_headers() -> list[Json]:
             {"type": "integer", "maximum": _LONGEST_DEADLINE_MS},
         ),
         headers.PRIORITY: ("Class in the waiting queue.", {"type": "string", "enum": priorities}),
+        headers.SESSION: (
+            "Calls of one session go to the same version of a model.",
+            {"type": "string", "maxLength": 128},
+        ),
         "traceparent": ("W3C trace context.", {"type": "string"}),
     }
     return [

@@ -251,6 +251,7 @@ class _Calls:
             stream=True,
             trace=self._asked.trace,
             store=ask.store,
+            session=self._asked.session or self._visit.request_id,
         )
         answer = await self._submit(call)
         heading = Heading(

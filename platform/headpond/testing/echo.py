@@ -54,6 +54,11 @@ def echo_cost(shape: Shape) -> Work:
     return Work(input_bytes=shape["text_bytes"], output_chunks=shape["chunks"])
 
 
+def echoed(outputs: Sequence[object]) -> Json:
+    """Return the text that was said, however it was cut."""
+    return "".join(map(str, outputs))
+
+
 record = WorkloadRecord(
     name="echo",
     summary="Says back what it is told.",
@@ -108,6 +113,7 @@ record = WorkloadRecord(
     ),
     contracts=(Contract(name="pieces", vouches_for="how the text is split"),),
     engine="headpond.testing.echo:load",
+    compared=echoed,
 )
 
 
@@ -215,20 +221,24 @@ def step_s(bundle: Bundle) -> float:
     return step_ms / 1000.0
 
 
-def write_echo_bundle(folder: Path, *, step_ms: float = 0) -> Path:
+def write_echo_bundle(
+    folder: Path, *, step_ms: float = 0, version: str = "1.0.0", name: str | None = None
+) -> Path:
     """Write a locked echo bundle into `folder` and return the folder.
 
     Args:
         folder: Made when it is missing.
         step_ms: What each step of its engine takes.
+        version: Its version.
+        name: Its name; the folder's unless said.
     """
     folder.mkdir(parents=True, exist_ok=True)
     voice = b'{"voice": "none"}\n'
     (folder / "voice.json").write_bytes(voice)
     (folder / "bundle.yaml").write_text(
         f"""\
-name: {folder.name}
-version: "1.0.0"
+name: {name or folder.name}
+version: "{version}"
 workload: echo
 summary: Says back what it is told.
 licence: Apache-2.0

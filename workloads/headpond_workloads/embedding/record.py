@@ -5,6 +5,7 @@ from __future__ import annotations
 from headpond.bundle.contract import Contract
 from headpond.errors import PayloadTooLarge, StoreUnavailable
 from headpond.record import Dim, Failure
+from headpond_workloads.embedding.compared import compared
 from headpond_workloads.embedding.dialects import routes
 from headpond_workloads.embedding.items import MAX_VALUES
 from headpond_workloads.embedding.store import vector
@@ -39,6 +40,7 @@ record = encoder_record(
         Contract(name="vector", vouches_for="weights, precision, pooling or kernels"),
     ),
     exporter="headpond_workloads.encoders.onnx_export:export",
+    compared=compared,
     unserved=oip_unserved,
     vector=vector,
 )

@@ -15,6 +15,7 @@ from headpond.errors import (
 )
 from headpond.record import (
     Bounds,
+    Compared,
     Dim,
     Failure,
     Fit,
@@ -54,6 +55,7 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
     quality: str,
     contracts: tuple[Contract, ...],
     exporter: str,
+    compared: Compared,
     failures: Sequence[Failure] = (),
     unserved: Sequence[Unserved] = (),
     vector: Callable[[object], Sequence[float]] | None = None,
@@ -70,6 +72,7 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
         quality: What equals which reference.
         contracts: As in the record.
         exporter: As in the record.
+        compared: As in the record.
         failures: Beside those that every such workload has.
         unserved: Beside those of TEI and Cohere.
         vector: As in the record.
@@ -111,6 +114,7 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
         contracts=contracts,
         engine=f"headpond_workloads.{name}.engine.load:load",
         exporter=exporter,
+        compared=compared,
         tallies=(Tally(name="padded_tokens", summary="Tokens of padding that were computed."),),
         metric_aliases=(
             MetricAlias(name="te_queue_size", measure="waiting"),

@@ -29,6 +29,7 @@ from headpond.record import (
 )
 from headpond.state import StateTerm
 from headpond.units import Work, WorkUnit
+from headpond_workloads.generation.compared import compared
 from headpond_workloads.generation.dialects import routes
 from headpond_workloads.generation.schema_fields import MAX_ITEMS
 
@@ -154,6 +155,7 @@ record = WorkloadRecord(
         Contract(name="text", vouches_for="detokenization"),
     ),
     engine="headpond_workloads.generation.engine.load:load",
+    compared=compared,
     tallies=(
         Tally(name="prefix_cache_queries", summary="Prompt tokens looked up in the prefix cache."),
         Tally(name="prefix_cache_hits", summary="Prompt tokens found there."),

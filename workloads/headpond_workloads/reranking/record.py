@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headpond.bundle.contract import Contract
 from headpond_workloads.encoders.record import encoder_record, tokens_dim
+from headpond_workloads.reranking.compared import compared
 from headpond_workloads.reranking.dialects import routes
 
 record = encoder_record(
@@ -19,4 +20,5 @@ record = encoder_record(
         Contract(name="scores", vouches_for="weights, precision or kernels"),
     ),
     exporter="headpond_workloads.reranking.engine.exporter:export",
+    compared=compared,
 )

@@ -31,6 +31,7 @@ from headpond.record import (
 )
 from headpond.state import StateTerm
 from headpond.units import Work, WorkUnit
+from headpond_workloads.speech.compared import compared
 from headpond_workloads.speech.dialects import routes
 
 MAX_AUDIO_MS = 2 * 3_600_000
@@ -141,6 +142,7 @@ record = WorkloadRecord(
         Contract(name="words", vouches_for="times of words"),
     ),
     engine="headpond_workloads.speech.engine.load:load",
+    compared=compared,
     panel="headpond_workloads.speech.panel",
     tallies=(
         Tally(name="utterances", summary="Utterances that were given final text."),

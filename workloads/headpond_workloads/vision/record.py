@@ -28,6 +28,7 @@ from headpond.record import (
 from headpond.state import Lifetime, StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.oip.errors import oip_unserved
+from headpond_workloads.vision.compared import compared
 from headpond_workloads.vision.dialects import routes
 from headpond_workloads.vision.schema import MAX_IMAGES
 
@@ -149,6 +150,7 @@ record = WorkloadRecord(
         Contract(name="labels", vouches_for="labels"),
     ),
     engine="headpond_workloads.vision.engine.load:load",
+    compared=compared,
     exporter="headpond_workloads.vision.engine.exporter:export",
     unserved=oip_unserved,
 )
