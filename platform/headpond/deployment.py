@@ -40,7 +40,7 @@ from headpond.sink import SinkSettings
 from headpond.telemetry.logs import CallLog, configure_logging
 from headpond.telemetry.metrics import Metrics
 from headpond.telemetry.report import CallReport
-from headpond.telemetry.tracing import call_tracer
+from headpond.telemetry.tracing import call_tracer, request_tracer
 
 if TYPE_CHECKING:
     from headpond.call import Call
@@ -131,7 +131,8 @@ class Model:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the direct door."""
-        app = build_app([self._backend.record], self._backend, self._settings)
+        tracer = request_tracer(self._settings)
+        app = build_app([self._backend.record], self._backend, self._settings, tracer=tracer)
         return behind_serve(app)
 
     async def answer(self, call: Call) -> Answered | HeadpondError:

@@ -8,7 +8,7 @@ is imported, with one message that lists everything to fix.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headpond.batching import Continuous, Feed, Formed
@@ -28,6 +28,7 @@ __all__ = [
     "Feed",
     "Fit",
     "Formed",
+    "GenAi",
     "Limiter",
     "MetricAlias",
     "Overload",
@@ -186,10 +187,26 @@ class MetricAlias:
         name: The metric's name as others know it, e.g. `vllm:num_requests_running`.
         measure: One of `headpond.consistency.MEASURES`, `phase_s:<phase>`, `work:<unit>` or
             `tally:<name>`.
+        labels: Its labels, by name; `{workload}`, `{model}` and `{bundle}` are filled in.
     """
 
     name: str
     measure: str
+    labels: Mapping[str, str] = field(default_factory=lambda: {"model_name": "{model}"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenAi:
+    """What OpenTelemetry's conventions for generative AI call the workload's spans.
+
+    Attributes:
+        operation: `gen_ai.operation.name`, e.g. `chat`; the workload's own name when absent.
+        usage: The attribute that holds the amount of a work unit, by unit, e.g.
+            `{"input_tokens": "gen_ai.usage.input_tokens"}`; other units have none.
+    """
+
+    operation: str | None = None
+    usage: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +231,7 @@ class WorkloadRecord:
         engine: `module:function` that loads the engine; imported by replicas only.
         tallies: What its engine counts besides, for the metrics.
         metric_aliases: Names under which dashboards of the field know our measures.
+        gen_ai: What its spans are called by those who trace generative AI.
         exporter: `module:function` that writes a bundle as ONNX; imported to export only. See
             `headpond.bundle.exporting.Exporter`.
         vector: Makes a vector of an output, where outputs can go to a vector store.
@@ -238,6 +256,7 @@ class WorkloadRecord:
     engine: str
     tallies: tuple[Tally, ...] = ()
     metric_aliases: tuple[MetricAlias, ...] = ()
+    gen_ai: GenAi = GenAi()
     exporter: str | None = None
     vector: Callable[[object], Sequence[float]] | None = None
     unserved: tuple[Unserved, ...] = ()

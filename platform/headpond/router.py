@@ -23,6 +23,7 @@ from headpond.serve_edge import behind_serve
 from headpond.serve_handle import connect
 from headpond.settings import Settings
 from headpond.telemetry.logs import configure_logging
+from headpond.telemetry.tracing import request_tracer
 
 if TYPE_CHECKING:
     from headpond.http.app import ASGIApp
@@ -73,7 +74,8 @@ class Router:
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the app of every workload that is installed."""
         records = list(workloads().values())
-        app = build_app(records, self._backend, self._settings, jobs=self._jobs)
+        tracer = request_tracer(self._settings)
+        app = build_app(records, self._backend, self._settings, jobs=self._jobs, tracer=tracer)
         return behind_serve(with_strays(app, self._backend.knows))
 
 

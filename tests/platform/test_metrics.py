@@ -19,6 +19,7 @@ OURS = {"workload": "toy", "model": "small", "bundle": "toy-small@1+0123456789ab
 
 @dataclass
 class Loop:
+    received: int = 0
     running_slots: int = 3
     queued_items: int = 5
     state_held_bytes: int = 25

@@ -21,6 +21,7 @@ from headpond.errors import (
     HeadpondError,
     NotReady,
     Overloaded,
+    RequestCancelled,
 )
 from headpond.http.auth import Caller, Keyring
 from headpond.http.handshake import Visit, refuse
@@ -30,15 +31,16 @@ from headpond.http.line import TOO_BIG, Line
 from headpond.http.metrics import HttpMetrics
 from headpond.http.replay import wire_bytes
 from headpond.http.reply import GONE
+from headpond.http.requests import SWITCHED, CountedAnswer, Request, Requests
 from headpond.http.session import Session
 from headpond.http.sessions import Sessions
 from headpond.http.stray import SERVED
 from headpond.http.target import check_model, target_model
 from headpond.record import WorkloadRecord
+from headpond.telemetry.tracing import RequestTracer
 
 log = structlog.get_logger(__name__)
 
-_SWITCHED = 101
 _UNREAD_BYTES = 2**19
 
 _TRIES, _TRY_S = 20, 0.05
@@ -56,6 +58,7 @@ class SocketEndpoint:
         keyring: Keyring,
         metrics: HttpMetrics,
         sessions: Sessions,
+        tracer: RequestTracer | None = None,
     ) -> None:
         """Keep what every connection on the route needs.
 
@@ -66,6 +69,7 @@ class SocketEndpoint:
             keyring: Who may call.
             metrics: Where handshakes are counted.
             sessions: Where sessions are kept.
+            tracer: Makes the spans that calls are below; None for no spans.
 
         Raises:
             DeclarationError: The route is none of a WebSocket.
@@ -79,6 +83,13 @@ class SocketEndpoint:
         self._keyring = keyring
         self._metrics = metrics
         self._sessions = sessions
+        self._requests = Requests(
+            method="GET",
+            route=route.path,
+            workload=record.name,
+            metrics=metrics,
+            tracer=tracer,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, whatever becomes of it."""
@@ -100,7 +111,7 @@ class SocketEndpoint:
             code = None
             try:
                 await visit.accept(send)
-                status = _SWITCHED
+                status = SWITCHED
                 code = await self._talk(session, line, spare_unheard(receive))
             except OSError:
                 pass  # the client went away amid the handshake
@@ -140,7 +151,7 @@ class SocketEndpoint:
             identifier,
             owner,
             self._converses(handshake),
-            _Calls(self._record.name, self._backend, self._sessions, caller, visit, asked),
+            _Calls(self._requests, self._backend, self._sessions, caller, visit, asked),
             self._sessions.gone,
         )
         self._sessions.add(session, asked.limit_s)
@@ -195,14 +206,14 @@ class _Calls:
 
     def __init__(
         self,
-        workload: str,
+        requests: Requests,
         backend: Backend,
         sessions: Sessions,
         caller: Caller,
         visit: Visit,
         asked: Asked,
     ) -> None:
-        self._workload = workload
+        self._requests = requests
         self._backend = backend
         self._sessions = sessions
         self._caller = caller
@@ -212,33 +223,47 @@ class _Calls:
         self._numbers = count(1)
 
     async def __call__(self, ask: Ask) -> tuple[Answer, Heading]:
+        number = next(self._numbers)
+        identifier = self._visit.request_id
+        if number > 1:
+            identifier = f"{identifier}/{number}"
+        request = self._requests.begin(self._visit.headers, identifier)
+        request.tenant = self._caller.tenant
+        try:
+            answer = await self._submit(self._call(ask, request))
+        except HeadpondError as error:
+            request.end(SWITCHED, error, admitted=False)
+            raise
+        except asyncio.CancelledError:
+            request.end(SWITCHED, RequestCancelled(), admitted=False)
+            raise
+        heading = Heading(
+            request_id=request.identifier,
+            created_s=int(time.time()),
+            model=answer.accepted.model,
+            fingerprint=answer.accepted.bundle,
+        )
+        return CountedAnswer(answer, request), heading
+
+    def _call(self, ask: Ask, request: Request) -> Call:
         served = self._visit.path.get(SERVED)
-        model = target_model(ask, self._caller, served, self._backend, self._workload)
+        workload = self._requests.workload
+        model = target_model(ask, self._caller, served, self._backend, workload)
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:
             raise DeadlineExceeded
-        number = next(self._numbers)
-        identifier = self._visit.request_id
-        call = Call(
-            request_id=identifier if number == 1 else f"{identifier}/{number}",
+        return Call(
+            request_id=request.identifier,
             tenant=self._caller.tenant,
-            workload=self._workload,
+            workload=workload,
             model=model,
             items=ask.items,
             priority=self._asked.priority,
             deadline_s=left_s,
             stream=True,
-            trace=self._asked.trace,
+            trace=request.trace,
             store=ask.store,
         )
-        answer = await self._submit(call)
-        heading = Heading(
-            request_id=call.request_id,
-            created_s=int(time.time()),
-            model=answer.accepted.model,
-            fingerprint=answer.accepted.bundle,
-        )
-        return answer, heading
 
     async def _submit(self, call: Call) -> Answer:
         """Submit a call; where there is no place for it, a client that is away gives up its own.
