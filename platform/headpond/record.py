@@ -13,8 +13,10 @@ from enum import StrEnum
 
 from headpond.batching import Continuous, Feed, Formed
 from headpond.bundle.contract import Contract
+from headpond.bundle.manifest import Execution
 from headpond.consistency import inconsistencies
 from headpond.dialect import Route, Unserved
+from headpond.effort import Efforts
 from headpond.errors import BundleError, DeclarationError, HeadpondError
 from headpond.phases import Phase, PhaseKind
 from headpond.state import StateModel, StateTerm
@@ -126,12 +128,15 @@ class Fit:
         dtypes: Dtypes an engine can compute in.
         limited_by: The resource that binds first.
         static_bytes: Bundle symbols whose sum is resident whatever the load.
+        process_bytes: What a replica's process takes besides, measured: Python, Ray and the
+            libraries of the engine that computes a bundle. None while nobody has measured it.
     """
 
     devices: tuple[str, ...]
     dtypes: tuple[str, ...]
     limited_by: Limiter
     static_bytes: tuple[str, ...]
+    process_bytes: Callable[[Execution], int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +234,7 @@ class WorkloadRecord:
         overload: Queue bound, default deadline, failures.
         contracts: What a bundle's fixtures check, in the order they are compared.
         engine: `module:function` that loads the engine; imported by replicas only.
+        efforts: What the device phases of an item take at least; None where nobody says.
         tallies: What its engine counts besides, for the metrics.
         metric_aliases: Names under which dashboards of the field know our measures.
         gen_ai: What its spans are called by those who trace generative AI.
@@ -254,6 +260,7 @@ class WorkloadRecord:
     overload: Overload
     contracts: tuple[Contract, ...]
     engine: str
+    efforts: Efforts | None = None
     tallies: tuple[Tally, ...] = ()
     metric_aliases: tuple[MetricAlias, ...] = ()
     gen_ai: GenAi = GenAi()

@@ -36,9 +36,7 @@ from headpond.units import Work
 
 BUNDLE = "parrot@1.0.0+0123456789ab"
 CARD = ModelCard(name="polly", workload="echo", bundles=(BUNDLE,), created_s=1, limits={})
-CROWDED = replace(
-    record, overload=replace(record.overload, queue_limit=Work(output_chunks=60))
-)
+CROWDED = replace(record, overload=replace(record.overload, queue_limit=Work(output_chunks=60)))
 
 Kind = Literal["ok", "fails", "breaks", "bad", "unknown", "late", "gone", "nonsense"]
 

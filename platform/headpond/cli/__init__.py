@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headpond.cli import batch, bundle, up
+from headpond.cli import batch, bundle, dashboards, plan, status, top, up
 from headpond.cli.console import log_to_people
 
 app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
@@ -17,6 +17,11 @@ app.command()(up.up)
 app.command()(up.apply)
 app.command()(up.demo)
 app.command()(up.env)
+app.command()(plan.plan)
+app.command()(status.status)
+app.command()(top.top)
+app.command()(dashboards.dashboards)
+app.command()(dashboards.alerts)
 
 
 def _print_version(wanted: bool) -> None:

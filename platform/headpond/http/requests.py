@@ -17,7 +17,6 @@ from headpond.telemetry.outcomes import outcome
 from headpond.telemetry.report import RequestReport
 from headpond.telemetry.tracing import RequestTracer
 
-
 SWITCHED = 101
 """The status of a handshake that went well, and so of every call after it."""
 

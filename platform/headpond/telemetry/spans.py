@@ -104,9 +104,7 @@ class Spans:
 class RequestSpans:
     """Makes the spans of requests after the fact, under identifiers given out before."""
 
-    def __init__(
-        self, processor: SpanProcessor, now_ns: Callable[[], int] = time.time_ns
-    ) -> None:
+    def __init__(self, processor: SpanProcessor, now_ns: Callable[[], int] = time.time_ns) -> None:
         """Start with an own provider.
 
         Args:
