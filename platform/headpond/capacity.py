@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from headpond.bundle.manifest import Manifest
 from headpond.devices import Device
 from headpond.errors import InvalidRequest
-from headpond.planner import MemoryPlan, plan_memory
+from headpond.planner import MemoryPlan, memory_plan
 from headpond.record import Continuous, WorkloadRecord
 
 _PER_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -140,9 +140,7 @@ def plan_capacity(
         raise InvalidRequest(
             f"{record.name} runs on {kinds}, and {device.name} is a {device.kind}", param="device"
         )
-    memory = plan_memory(
-        record, manifest, state_bytes=state_bytes, available_bytes=state_bytes + 2**62
-    )
+    memory = memory_plan(record, manifest, state_bytes)
     # A GPU holds what is computed with; the process is the machine's to hold.
     process_bytes = memory.process_bytes if device.kind == "cpu" else 0
     needed = process_bytes + memory.static_bytes + state_bytes
@@ -184,8 +182,12 @@ def _floors(
 ) -> dict[str, float]:
     if record.efforts is None:
         return {}
-    operations = device.operations(manifest.execution.dtype, threads)
+    own = manifest.execution.dtype
     return {
-        phase: effort.floor_s(items, bytes_per_s=device.bytes_per_s, operations_per_s=operations)
+        phase: effort.floor_s(
+            items,
+            bytes_per_s=device.bytes_per_s,
+            operations_per_s=device.operations(effort.dtype or own, threads),
+        )
         for phase, effort in record.efforts(manifest, shape).items()
     }

@@ -86,7 +86,7 @@ def _table() -> tuple[Device, ...]:
             kind="cpu",
             memory_bytes=ByteSize(psutil.virtual_memory().total),
             bytes_per_s=44 * _G,
-            operations_per_s={"float32": 262 * _G, "bfloat16": 524 * _G},
+            operations_per_s={"float32": 262 * _G, "bfloat16": 524 * _G, "int8": 1048 * _G},
             source="this machine's memory; speed of one core of an AMD EPYC (Zen 5) at 4.1 GHz "
             "with two 512-bit units, and reads of memory as measured on two",
         ),
@@ -111,6 +111,7 @@ def _gpu(
             "bfloat16": half_t * _T,
             "float16": half_t * _T,
             "float32": float32_t * _T,
+            "int8": 2 * half_t * _T,
         },
         source=source,
     )

@@ -17,12 +17,14 @@ class Effort:
         shared_bytes: Memory read by each of them, whoever shares it: the weights.
         own_bytes: Memory read for the item alone, over all of them: its state.
         operations: Additions and multiplications for the item, over all of them.
+        dtype: What the products are computed in; the bundle's own when absent.
     """
 
     steps: int
     shared_bytes: float
     own_bytes: float = 0.0
     operations: float = 0.0
+    dtype: str | None = None
 
     def floor_s(self, items: int, *, bytes_per_s: float, operations_per_s: float) -> float:
         """Return the least seconds in which so many alike items pass the phase together."""

@@ -48,16 +48,7 @@ def plan_memory(
     Raises:
         BundleError: It does not fit; the message has the numbers.
     """
-    state = record.bind(manifest.model, manifest.execution.dtype)
-    largest = state.request_bytes(*_largest(record, {**manifest.model, **manifest.limits}))
-    process = record.fit.process_bytes
-    plan = MemoryPlan(
-        process_bytes=0 if process is None else process(manifest.execution),
-        static_bytes=sum(manifest.model[symbol] for symbol in record.fit.static_bytes),
-        state_bytes=state_bytes,
-        largest_request_bytes=largest,
-        concurrency=state_bytes // largest if largest else 0,
-    )
+    plan = memory_plan(record, manifest, state_bytes)
     needed = plan.static_bytes + plan.state_bytes
     if needed > available_bytes:
         raise BundleError(
@@ -66,6 +57,20 @@ def plan_memory(
             param="state_bytes",
         )
     return plan
+
+
+def memory_plan(record: WorkloadRecord, manifest: Manifest, state_bytes: int) -> MemoryPlan:
+    """Return what a replica of the bundle will hold, wherever that is."""
+    state = record.bind(manifest.model, manifest.execution.dtype)
+    largest = state.request_bytes(*_largest(record, {**manifest.model, **manifest.limits}))
+    process = record.fit.process_bytes
+    return MemoryPlan(
+        process_bytes=0 if process is None else process(manifest.execution),
+        static_bytes=sum(manifest.model[symbol] for symbol in record.fit.static_bytes),
+        state_bytes=state_bytes,
+        largest_request_bytes=largest,
+        concurrency=state_bytes // largest if largest else 0,
+    )
 
 
 def _largest(record: WorkloadRecord, symbols: Mapping[str, int]) -> tuple[dict[str, int], int]:

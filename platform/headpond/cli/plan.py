@@ -28,7 +28,7 @@ _MIB = 2**20
 _SIZE = TypeAdapter(ByteSize)
 
 
-def plan(  # noqa: PLR0913 - an option each
+def plan(
     location: Annotated[
         Path, typer.Argument(help="The bundle's folder, or its bundle.yaml.", exists=True)
     ],
