@@ -60,7 +60,7 @@ class MoodyEngine(EchoEngine):
 
     def step(self, quanta: Sequence[Quantum[EchoSlot]]) -> list[Progress[str]]:
         progress = super().step(quanta)
-        failed = Progress[str](error=EngineFailed())
+        failed: Progress[str] = Progress(error=EngineFailed())
         return [
             failed if quantum.slot.item.text == "fails" and quantum.slot.said > 1 else each
             for quantum, each in zip(quanta, progress, strict=True)
@@ -188,7 +188,7 @@ wishes = st.builds(
 @given(asked=st.lists(wishes, min_size=1, max_size=24))
 def test_counters_add_up_whatever_happens(*, routed: bool, asked: list[Wish]) -> None:
     async def run() -> None:
-        async with served(routed=routed) as (app, replica):
+        async with served(routed=routed) as (app, _):
             sent = [asyncio.create_task(send(app, wish)) for wish in asked]
             while not all(task.done() for task in sent):
                 text = await scraped(app)
@@ -200,7 +200,6 @@ def test_counters_add_up_whatever_happens(*, routed: bool, asked: list[Wish]) ->
             check_idle(text, len(asked))
             check_phases(text)
             check_labels(text)
-            del replica
 
     asyncio.run(run())
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 
 from headpond.cli.console import refusals
 from headpond.cli.server import Key, Server, Url, connected
@@ -212,16 +212,18 @@ def tables(look: Interval) -> Group:
             refused,
         )
     models = Table(
-        *("model", "workload", "replicas", "running", "waiting", "state"),
-        *("ok/s", "failed/s", "refused/s", "first p50", "first p95", "total p95", "work/s (good)"),
+        Column("model", no_wrap=True),
+        *("runs", "waits", "state", "ok/s", "failed/s", "refused/s"),
+        *("first p50, p95 ms", "total p95 ms", "work/s (good)"),
         box=None,
     )
     for model in model_rows(look):
         models.add_row(
-            *(model.model, model.workload, str(model.replicas)),
+            model.model + (f" x{model.replicas}" if model.replicas > 1 else ""),
             *(str(model.running), str(model.waiting), f"{model.state_share:.0%}"),
             *map(_rate, (model.ok_s, model.failed_s, model.refused_s)),
-            *map(_ms, (model.first_p50_s, model.first_p95_s, model.total_p95_s)),
+            f"{_ms(model.first_p50_s)} {_ms(model.first_p95_s)}".strip(),
+            _ms(model.total_p95_s),
             _work(model),
         )
     return Group(door, "", models)
@@ -241,4 +243,4 @@ def _rate(rate: float) -> str:
 
 
 def _ms(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1000:.0f} ms"
+    return "" if seconds is None else f"{seconds * 1000:.0f}"
