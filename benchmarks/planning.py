@@ -263,8 +263,7 @@ def main() -> None:
             "rounds": 1,
             "cases": found,
             "notes": [
-                "memory is private to the replica's process; full is after prompts that fill "
-                "state_bytes, 64 MiB",
+                "memory is private to a replica; full is after prompts that fill its state, 64 MiB",
                 f"phases are means of {TIMED} requests, one at a time, {THREADS} threads",
             ],
         },

@@ -130,6 +130,7 @@ class Fit:
         static_bytes: Bundle symbols whose sum is resident whatever the load.
         process_bytes: What a replica's process takes besides, measured: Python, Ray and the
             libraries of the engine that computes a bundle. None while nobody has measured it.
+        efficiency: The share of the floor's speed that engines reach, measured; plans go by it.
     """
 
     devices: tuple[str, ...]
@@ -137,6 +138,7 @@ class Fit:
     limited_by: Limiter
     static_bytes: tuple[str, ...]
     process_bytes: Callable[[Execution], int] | None = None
+    efficiency: float = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)

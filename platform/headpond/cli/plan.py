@@ -43,8 +43,13 @@ def plan(
     slots: Annotated[int, typer.Option(help="Most at once, as `max_slots`.", min=1)] = 16,
     threads: Annotated[int, typer.Option(help="Cores of a CPU, as `threads`.", min=1)] = 1,
     efficiency: Annotated[
-        float, typer.Option(help="Share of the floor's speed reached.", min=0.01, max=1.0)
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            help="Share of the floor's speed reached; the workload's measured one if not said.",
+            min=0.001,
+            max=1.0,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Say whether a bundle fits, what a request holds, the floor latency, and replicas."""
@@ -55,6 +60,7 @@ def plan(
         record = find_record(manifest.workload)
         bind(record, manifest)
         chosen = Device.find(device)
+        reached = record.fit.efficiency if efficiency is None else efficiency
         wanted = Load.parse(load, record, manifest)
         capacity = plan_capacity(
             record,
@@ -64,12 +70,12 @@ def plan(
             state_bytes=_size(state),
             most_at_once=slots,
             threads=threads,
-            efficiency=efficiency,
+            efficiency=reached,
         )
     if as_json:
         _print_json(manifest, chosen, wanted, capacity)
     else:
-        _print_table(manifest, chosen, wanted, capacity, efficiency)
+        _print_table(manifest, chosen, wanted, capacity, reached)
     raise typer.Exit(0 if capacity.fits else 1)
 
 
@@ -122,7 +128,7 @@ def _print_table(
             "a replica", f"{capacity.most_per_s:,.3g}/s at best, {capacity.at_once} at once"
         )
     if capacity.replicas is not None:
-        rows.add_row("replicas", f"{capacity.replicas} at {efficiency:.0%} of the floor's speed")
+        rows.add_row("replicas", f"{capacity.replicas} at {efficiency:.2g} of the floor's speed")
     Console().print(rows)
 
 

@@ -27,6 +27,8 @@ from headpond.telemetry.report import CallReport, RequestReport
 
 _NS = 1_000_000_000
 _SAMPLED = "01"
+_SEND_EVERY_MS = 1000
+"""So much is lost at most of a process that ends."""
 
 
 class Spans:
@@ -184,16 +186,17 @@ def connect(endpoint: str, record: WorkloadRecord, bundle: str) -> Spans:
         record: The workload whose calls are traced.
         bundle: `name@version+digest12`.
     """
-    return Spans(BatchSpanProcessor(_exporter(endpoint)), record, bundle)
+    return Spans(_batches(endpoint), record, bundle)
 
 
 def connect_requests(endpoint: str) -> RequestSpans:
     """Return spans of requests that go to a collector in the same way."""
-    return RequestSpans(BatchSpanProcessor(_exporter(endpoint)))
+    return RequestSpans(_batches(endpoint))
 
 
-def _exporter(endpoint: str) -> OTLPSpanExporter:
-    return OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+def _batches(endpoint: str) -> BatchSpanProcessor:
+    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+    return BatchSpanProcessor(exporter, schedule_delay_millis=_SEND_EVERY_MS)
 
 
 def _context(trace: str | None) -> Context:
