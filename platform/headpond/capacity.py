@@ -146,7 +146,7 @@ def plan_capacity(
     needed = process_bytes + memory.static_bytes + state_bytes
     item_bytes = _item_bytes(record, manifest, load.shape)
     at_once = min(most_at_once, state_bytes // item_bytes if item_bytes else most_at_once)
-    fits = needed <= device.memory_bytes and at_once > 0
+    fits = needed <= device.memory_bytes - device.reserved_bytes and at_once > 0
     floors = _floors(record, manifest, device, load.shape, items=1, threads=threads)
     together = _floors(record, manifest, device, load.shape, items=at_once, threads=threads)
     most_per_s = at_once / sum(together.values()) if together and at_once else None

@@ -24,6 +24,7 @@ class Device(BaseModel):
         name: What it is called.
         kind: `cpu` or `cuda`, as workloads name what they run on.
         memory_bytes: What it holds; of a CPU, of its machine.
+        reserved_bytes: Of these, what no bundle gets: a GPU's context and workspaces.
         bytes_per_s: The most it reads from memory.
         operations_per_s: The most additions and multiplications of dense products, by dtype;
             of a CPU on one core.
@@ -35,6 +36,7 @@ class Device(BaseModel):
     name: str
     kind: str = "cuda"
     memory_bytes: Annotated[ByteSize, Field(gt=0)]
+    reserved_bytes: ByteSize = ByteSize(0)
     bytes_per_s: Rate
     operations_per_s: Annotated[Mapping[str, Rate], Field(min_length=1)]
     source: str = "its file"
@@ -106,6 +108,7 @@ def _gpu(
     return Device(
         name=name,
         memory_bytes=ByteSize(int(memory_gb * _G)),
+        reserved_bytes=ByteSize(2**30),
         bytes_per_s=terabytes_s * _T,
         operations_per_s={
             "bfloat16": half_t * _T,
