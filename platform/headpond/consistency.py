@@ -26,8 +26,12 @@ MEASURES = frozenset(
 So are `phase_s:<phase>`, `work:<unit>` and `tally:<name>`.
 """
 
+ALIAS_VALUES = frozenset({"workload", "model", "bundle"})
+"""What the labels of a metric alias may be made of."""
+
 OWN_COUNTERS = frozenset(
-    {"work", "goodput", "finished", "refused", "preemptions", "http_responses"}
+    {"work", "goodput", "received", "finished", "refused", "preemptions"}
+    | {"http_responses", "http_received", "http_finished", "http_refused"}
 )
 """Counters that every workload has, as `headpond_<name>_total`; no tally may be named so."""
 
@@ -181,3 +185,12 @@ def _alias_problems(record: WorkloadRecord) -> Iterable[str]:
     for alias in record.metric_aliases:
         if alias.measure not in measures:
             yield f"metric alias {alias.name!r} stands for {alias.measure!r}, which is no measure"
+        for name, text in alias.labels.items():
+            try:
+                text.format_map(dict.fromkeys(ALIAS_VALUES, ""))
+            except (KeyError, ValueError, IndexError):
+                known = ", ".join(f"{{{value}}}" for value in sorted(ALIAS_VALUES))
+                yield f"label {name!r} of metric alias {alias.name!r} may hold {known} only"
+    for unit in record.gen_ai.usage:
+        if unit not in record.units_by_name:
+            yield f"gen_ai.usage names {unit!r}, which units does not declare"

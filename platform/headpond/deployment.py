@@ -7,6 +7,7 @@ the set of methods that a router calls over a deployment handle. Both lead to th
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -39,7 +40,7 @@ from headpond.sink import SinkSettings
 from headpond.telemetry.logs import CallLog, configure_logging
 from headpond.telemetry.metrics import Metrics
 from headpond.telemetry.report import CallReport
-from headpond.telemetry.tracing import call_tracer
+from headpond.telemetry.tracing import call_tracer, request_tracer
 from headpond.usage.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ class Model:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the direct door."""
-        app = build_app([self._backend.record], self._backend, self._settings)
+        tracer = request_tracer(self._settings)
+        app = build_app([self._backend.record], self._backend, self._settings, tracer=tracer)
         return behind_serve(app)
 
     async def answer(self, call: Call) -> Answered | HeadpondError:

@@ -37,12 +37,14 @@ class Door:
         """Run a call to its end."""
         try:
             answer = await self._backend.admit(call)
-            try:
-                events = [event async for batch in answer.batches() for event in batch]
-            finally:
-                await answer.close()
         except HeadpondError as error:
             return error
+        try:
+            events = [event async for batch in answer.batches() for event in batch]
+        except HeadpondError as error:
+            return Answered(accepted=answer.accepted, events=(), error=error)
+        finally:
+            await answer.close()
         return Answered(accepted=answer.accepted, events=tuple(events))
 
     async def stream(

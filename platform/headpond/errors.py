@@ -29,7 +29,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-
 _MOST_SHOWN = 100
 """So much of a name that nobody here knows is repeated."""
 

@@ -13,10 +13,17 @@ from headpond.lane import LaneAddress
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """A whole answer in one message, for callers who did not ask for a stream."""
+    """A whole answer in one message, for callers who did not ask for a stream.
+
+    Attributes:
+        accepted: What was admitted.
+        events: What it gave.
+        error: How the call as a whole failed after it was admitted, if it did.
+    """
 
     accepted: Accepted
     events: tuple[Event, ...]
+    error: HeadpondError | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

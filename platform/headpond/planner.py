@@ -15,16 +15,29 @@ class MemoryPlan:
     """Bytes of one replica.
 
     Attributes:
+        process_bytes: What the process takes besides: Python, Ray, the engine's libraries; 0
+            where the workload does not say.
         static_bytes: Resident whatever the load (weights).
         state_bytes: The budget for retained state.
         largest_request_bytes: State of one request at every limit.
         concurrency: How many of the largest requests fit at once.
     """
 
+    process_bytes: int
     static_bytes: int
     state_bytes: int
     largest_request_bytes: int
     concurrency: int
+
+    @property
+    def idle_bytes(self) -> int:
+        """What a replica takes before any request comes."""
+        return self.process_bytes + self.static_bytes
+
+    @property
+    def full_bytes(self) -> int:
+        """What it takes when requests hold all that they may."""
+        return self.idle_bytes + self.state_bytes
 
 
 def plan_memory(
@@ -35,14 +48,7 @@ def plan_memory(
     Raises:
         BundleError: It does not fit; the message has the numbers.
     """
-    state = record.bind(manifest.model, manifest.execution.dtype)
-    largest = state.request_bytes(*_largest(record, {**manifest.model, **manifest.limits}))
-    plan = MemoryPlan(
-        static_bytes=sum(manifest.model[symbol] for symbol in record.fit.static_bytes),
-        state_bytes=state_bytes,
-        largest_request_bytes=largest,
-        concurrency=state_bytes // largest if largest else 0,
-    )
+    plan = memory_plan(record, manifest, state_bytes)
     needed = plan.static_bytes + plan.state_bytes
     if needed > available_bytes:
         raise BundleError(
@@ -51,6 +57,20 @@ def plan_memory(
             param="state_bytes",
         )
     return plan
+
+
+def memory_plan(record: WorkloadRecord, manifest: Manifest, state_bytes: int) -> MemoryPlan:
+    """Return what a replica of the bundle will hold, wherever that is."""
+    state = record.bind(manifest.model, manifest.execution.dtype)
+    largest = state.request_bytes(*_largest(record, {**manifest.model, **manifest.limits}))
+    process = record.fit.process_bytes
+    return MemoryPlan(
+        process_bytes=0 if process is None else process(manifest.execution),
+        static_bytes=sum(manifest.model[symbol] for symbol in record.fit.static_bytes),
+        state_bytes=state_bytes,
+        largest_request_bytes=largest,
+        concurrency=state_bytes // largest if largest else 0,
+    )
 
 
 def _largest(record: WorkloadRecord, symbols: Mapping[str, int]) -> tuple[dict[str, int], int]:

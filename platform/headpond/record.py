@@ -8,13 +8,15 @@ is imported, with one message that lists everything to fix.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headpond.batching import Continuous, Feed, Formed
 from headpond.bundle.contract import Contract
+from headpond.bundle.manifest import Execution
 from headpond.consistency import inconsistencies
 from headpond.dialect import Route, Unserved
+from headpond.effort import Efforts
 from headpond.engine import Json
 from headpond.errors import BundleError, DeclarationError, HeadpondError
 from headpond.phases import Phase, PhaseKind
@@ -29,6 +31,7 @@ __all__ = [
     "Feed",
     "Fit",
     "Formed",
+    "GenAi",
     "Limiter",
     "MetricAlias",
     "Overload",
@@ -126,12 +129,17 @@ class Fit:
         dtypes: Dtypes an engine can compute in.
         limited_by: The resource that binds first.
         static_bytes: Bundle symbols whose sum is resident whatever the load.
+        process_bytes: What a replica's process takes besides, measured: Python, Ray and the
+            libraries of the engine that computes a bundle. None while nobody has measured it.
+        efficiency: The share of the floor's speed that engines reach, measured; plans go by it.
     """
 
     devices: tuple[str, ...]
     dtypes: tuple[str, ...]
     limited_by: Limiter
     static_bytes: tuple[str, ...]
+    process_bytes: Callable[[Execution], int] | None = None
+    efficiency: float = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,10 +195,26 @@ class MetricAlias:
         name: The metric's name as others know it, e.g. `vllm:num_requests_running`.
         measure: One of `headpond.consistency.MEASURES`, `phase_s:<phase>`, `work:<unit>` or
             `tally:<name>`.
+        labels: Its labels, by name; `{workload}`, `{model}` and `{bundle}` are filled in.
     """
 
     name: str
     measure: str
+    labels: Mapping[str, str] = field(default_factory=lambda: {"model_name": "{model}"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenAi:
+    """What OpenTelemetry's conventions for generative AI call the workload's spans.
+
+    Attributes:
+        operation: `gen_ai.operation.name`, e.g. `chat`; the workload's own name when absent.
+        usage: The attribute that holds the amount of a work unit, by unit, e.g.
+            `{"input_tokens": "gen_ai.usage.input_tokens"}`; other units have none.
+    """
+
+    operation: str | None = None
+    usage: Mapping[str, str] = field(default_factory=dict)
 
 
 Compared = Callable[[Sequence[object]], Json]
@@ -217,8 +241,10 @@ class WorkloadRecord:
         overload: Queue bound, default deadline, failures.
         contracts: What a bundle's fixtures check, in the order they are compared.
         engine: `module:function` that loads the engine; imported by replicas only.
+        efforts: What the device phases of an item take at least; None where nobody says.
         tallies: What its engine counts besides, for the metrics.
         metric_aliases: Names under which dashboards of the field know our measures.
+        gen_ai: What its spans are called by those who trace generative AI.
         exporter: `module:function` that writes a bundle as ONNX; imported to export only. See
             `headpond.bundle.exporting.Exporter`.
         vector: Makes a vector of an output, where outputs can go to a vector store.
@@ -243,8 +269,10 @@ class WorkloadRecord:
     overload: Overload
     contracts: tuple[Contract, ...]
     engine: str
+    efforts: Efforts | None = None
     tallies: tuple[Tally, ...] = ()
     metric_aliases: tuple[MetricAlias, ...] = ()
+    gen_ai: GenAi = GenAi()
     exporter: str | None = None
     vector: Callable[[object], Sequence[float]] | None = None
     compared: Compared | None = None

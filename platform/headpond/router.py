@@ -35,6 +35,7 @@ from headpond.serve_edge import behind_serve
 from headpond.serve_handle import ROUTER_DEPLOYMENT, connect, router_reports
 from headpond.settings import Settings
 from headpond.telemetry.logs import configure_logging
+from headpond.telemetry.tracing import request_tracer
 from headpond.tenancy.quotas import check_units
 
 if TYPE_CHECKING:
@@ -106,8 +107,14 @@ class Router:
         records = list(workloads().values())
         check_units(self._settings, records)
         kept = self._settings.usage
-        usage = None if kept is None else UsageDoor(kept)
-        app = build_app(records, self._backend, self._settings, jobs=self._jobs, usage=usage)
+        app = build_app(
+            records,
+            self._backend,
+            self._settings,
+            jobs=self._jobs,
+            usage=None if kept is None else UsageDoor(kept),
+            tracer=request_tracer(self._settings),
+        )
         return behind_serve(with_strays(app, self._backend.knows))
 
 

@@ -242,7 +242,9 @@ class RoutedBackend:
         answered = await handle.answer(call)
         if isinstance(answered, HeadpondError):
             raise answered
-        return WholeAnswer(answered.accepted, answered.events)
+        if isinstance(answered.error, WorkerLost):
+            raise answered.error  # the caller has got nothing yet, so another may be tried
+        return WholeAnswer(answered.accepted, answered.events, answered.error)
 
     async def _stop_polling(self) -> None:
         if self._polling is not None:

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from headpond.call import Accepted, Ended, Event
-from headpond.errors import RequestCancelled
+from headpond.errors import HeadpondError, RequestCancelled
 from headpond.units import Work
 
 
 class WholeAnswer:
     """An answer that came in one message; it takes no more input."""
 
-    def __init__(self, accepted: Accepted, events: Sequence[Event]) -> None:
-        """Keep what was accepted, and every event."""
+    def __init__(
+        self, accepted: Accepted, events: Sequence[Event], error: HeadpondError | None = None
+    ) -> None:
+        """Keep what was accepted, every event, and how the call as a whole failed if it did."""
         self.accepted = accepted
         self._events = events
+        self._error = error
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield everything."""
+        """Yield everything.
+
+        Raises:
+            HeadpondError: The call as a whole failed.
+        """
+        if self._error is not None:
+            raise self._error
         yield self._events
 
     async def feed(self, payload: object, units: int) -> None:
@@ -40,6 +49,6 @@ class WholeAnswer:
 
     def when_over(self, told: Callable[[Work], None]) -> None:
         """Tell at once: it is over."""
-        last = self._events[-1]
+        last = self._events[-1] if self._events else None
         if isinstance(last, Ended):
             told(last.work)

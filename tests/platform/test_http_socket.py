@@ -674,3 +674,39 @@ async def test_through_the_real_loop_nothing_is_left_of_clients_that_drop() -> N
             await soon(lambda: backend.rests)
         assert not engine.open
         assert await metric(app, 'headpond_sessions{state="connected"}') == 0
+
+
+async def test_each_call_of_a_session_is_counted_once_however_it_ends(
+    backend: HeldBackend,
+) -> None:
+    app = app_over(backend)
+    came = 'headpond_http_received_total{workload="listening"}'
+    still = 'headpond_http_open{workload="listening"}'
+    finished = 'headpond_http_finished_total{outcome="%s",workload="listening"}'
+    socket = await speaking(app)
+    assert (await metric(app, came), await metric(app, still)) == (1, 1)
+    backend.answers[0].given.put_nowait([Ended(Work())])
+    await until(socket, "ended")
+    assert await metric(app, finished % "ok") == 1
+    socket.hang_up(1000)
+    await socket.ended()
+    broken = await speaking(app)
+    backend.answers[1].given.put_nowait(WorkerLost())
+    await until(broken, "error")
+    assert await metric(app, finished % "worker_lost") == 1
+    broken.hang_up(1000)
+    await broken.ended()
+    left = await speaking(app)
+    left.hang_up(1000)
+    await left.ended()
+    await soon(lambda: backend.answers[2].closed)
+    assert await metric(app, finished % "request_cancelled") == 1
+    backend.refusal = Overloaded()
+    refused = await AsgiSocket(path=TALK_PATH).open(app)
+    refused.say('{"open": "ear"}')
+    await until(refused, "error")
+    code = 'headpond_http_refused_total{code="overloaded",workload="listening"}'
+    assert await metric(app, code) == 1
+    assert (await metric(app, came), await metric(app, still)) == (4, 0)
+    refused.hang_up(1000)
+    await refused.ended()

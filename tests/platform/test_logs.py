@@ -13,6 +13,7 @@ import pytest
 import structlog
 
 from headpond.call import Call
+from headpond.errors import Overloaded
 from headpond.http.app import ASGIApp
 from headpond.settings import Settings
 from headpond.telemetry.logs import CallLog, configure_logging
@@ -78,6 +79,31 @@ def test_a_finished_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
     }
 
 
+async def test_a_request_that_goes_wrong_is_a_line_with_the_traces_identifier(
+    app: ASGIApp, backend: ScriptedBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging(Settings())
+    backend.refusal = Overloaded()
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    headers = {"x-request-id": "r3", "traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+    body = json.dumps({"model": "org/toy-small", "text": PROMPT}).encode()
+    await AsgiRequest(path="/v1/toy", parts=[body], headers=headers).run(app)
+    (line,) = lines(capsys)
+    del line["timestamp"], line["total_ms"]
+    assert line == {
+        "level": "info",
+        "event": "request",
+        "request_id": "r3",
+        "trace_id": trace,
+        "tenant": "public",
+        "workload": "toy",
+        "route": "/v1/toy",
+        "status": 503,
+        "outcome": "overloaded",
+        "refused": True,
+    }
+
+
 def test_no_line_holds_what_the_caller_sent(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(Settings(log_level="debug"))
     log = CallLog("b")
@@ -103,7 +129,8 @@ async def test_a_fault_is_named_by_type_and_place_only(
 ) -> None:
     configure_logging(Settings())
     await fault(app, backend)
-    (line,) = lines(capsys)
+    line, request = lines(capsys)
+    assert (request["event"], request["request_id"]) == ("request", "r2")
     del line["timestamp"]
     assert str(line.pop("at")).startswith("scripted.py:")
     assert line == {
@@ -120,7 +147,7 @@ async def test_the_stack_trace_is_there_for_those_who_debug(
 ) -> None:
     configure_logging(Settings(log_level="debug"))
     await fault(app, backend)
-    (line,) = lines(capsys)
+    line, _ = lines(capsys)
     assert "Traceback" in str(line["exception"])
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headpond.call import Call
-from headpond.record import WorkloadRecord
+from headpond.record import MetricAlias, WorkloadRecord
 from headpond.telemetry.metrics import Metrics
 from headpond.telemetry.report import CallReport
 from headpond.units import Work
@@ -19,6 +19,7 @@ OURS = {"workload": "toy", "model": "small", "bundle": "toy-small@1+0123456789ab
 
 @dataclass
 class Loop:
+    received: int = 0
     running_slots: int = 3
     queued_items: int = 5
     state_held_bytes: int = 25
@@ -178,3 +179,26 @@ def test_nothing_of_the_caller_becomes_a_label(metrics: Metrics) -> None:
 def test_an_idle_replica_shows_its_phases_and_units_at_zero(metrics: Metrics) -> None:
     assert value(metrics, "headpond_work_total", {**OURS, "unit": "toys"}) == 0
     assert value(metrics, "headpond_phase_seconds_count", {**OURS, "phase": "play"}) == 0
+
+
+def test_what_came_is_over_or_open(metrics: Metrics) -> None:
+    loop = Loop(received=4)
+    metrics.watch(lambda: loop)
+    metrics.observe(report())
+    metrics.observe(report(outcome="overloaded", refused=True))
+    assert value(metrics, "headpond_received_total", OURS) == 4
+    assert value(metrics, "headpond_open", OURS) == 2
+
+
+def test_the_labels_of_an_alias_are_the_records(record: WorkloadRecord) -> None:
+    alias = MetricAlias(
+        name="gen_ai_requests", measure="finished", labels={"gen_ai_request_model": "{model}"}
+    )
+    named = replace(record, metric_aliases=(alias,))
+    metrics = Metrics(named, bundle=OURS["bundle"], model=OURS["model"])
+    metrics.observe(report())
+    assert value(metrics, "gen_ai_requests_total", {"gen_ai_request_model": "small"}) == 1
+
+
+def test_a_replica_shows_its_own_process(metrics: Metrics) -> None:
+    assert value(metrics, "process_resident_memory_bytes", {}) > 2**20

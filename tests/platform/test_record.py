@@ -15,6 +15,7 @@ from headpond.record import (
     Continuous,
     Dim,
     Formed,
+    GenAi,
     MetricAlias,
     Overload,
     Phase,
@@ -174,6 +175,14 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
     "alias": (
         {"metric_aliases": (MetricAlias(name="vllm:x", measure="phase_s:lunch"),)},
         "metric alias 'vllm:x' stands for 'phase_s:lunch'",
+    ),
+    "alias label": (
+        {"metric_aliases": (MetricAlias(name="x", measure="running", labels={"who": "{tenant}"}),)},
+        "label 'who' of metric alias 'x' may hold {bundle}, {model}, {workload} only",
+    ),
+    "usage": (
+        {"gen_ai": GenAi(usage={"pages": "gen_ai.usage.pages"})},
+        "gen_ai.usage names 'pages', which units does not declare",
     ),
 }
 

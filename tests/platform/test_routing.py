@@ -33,6 +33,7 @@ class FakeHandle:
     def __init__(self, bundle: str = "toy@1.0.0+abc") -> None:
         self.accepted = Accepted(bundle=bundle, model="toy", work=Work(tokens=1))
         self.replies: list[HeadpondError | None] = []
+        self.late: list[HeadpondError] = []
         self.reason: str | None = None
         self.replicas = 1
         self.calls: list[Call] = []
@@ -53,6 +54,8 @@ class FakeHandle:
             await asyncio.sleep(60)
         if isinstance(reply, WorkerLost):
             raise reply
+        if self.late:
+            return Answered(accepted=self.accepted, events=(), error=self.late.pop(0))
         return reply or Answered(accepted=self.accepted, events=EVENTS)
 
     async def stream(
@@ -136,6 +139,24 @@ async def test_events_come_through_whole_and_streamed(
 ) -> None:
     assert tuple(await collect(backend, call(stream=stream))) == EVENTS
     assert handle.cancelled == 0
+
+
+async def test_what_fails_after_it_was_admitted_says_by_whom(
+    backend: RoutedBackend, handle: FakeHandle
+) -> None:
+    handle.late = [DeadlineExceeded()]
+    answer = await backend.submit(call())
+    assert answer.accepted == handle.accepted
+    with pytest.raises(DeadlineExceeded):
+        await anext(aiter(answer.batches()))
+
+
+async def test_a_call_that_a_replica_lost_after_it_was_admitted_is_tried_again(
+    backend: RoutedBackend, handle: FakeHandle
+) -> None:
+    handle.late = [WorkerLost()]
+    assert tuple(await collect(backend, call())) == EVENTS
+    assert len(handle.calls) == 2
 
 
 @pytest.mark.parametrize("name", ["toy", "toy@1.0.0", "toy@1.0.0+abc"])

@@ -15,12 +15,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from headpond.call import Call
-from headpond.record import WorkloadRecord
+from headpond.call import Call, Ended
+from headpond.http.app import build_app
+from headpond.record import GenAi, WorkloadRecord
 from headpond.settings import Settings
 from headpond.telemetry.report import CallReport
-from headpond.telemetry.spans import Spans
+from headpond.telemetry.spans import RequestSpans, Spans
 from headpond.telemetry.tracing import call_tracer
+from headpond.testing.asgi import AsgiRequest
+from headpond.testing.scripted import ScriptedBackend
 from headpond.units import Work
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -47,7 +50,9 @@ REPORT = CallReport(
 
 def spans(record: WorkloadRecord, report: CallReport) -> tuple[ReadableSpan, list[ReadableSpan]]:
     exporter = InMemorySpanExporter()
-    tracer = Spans(SimpleSpanProcessor(exporter), record, "toy-small@1", now_ns=lambda: NOW_NS)
+    gen_ai = GenAi(operation="chat", usage={"toys": "gen_ai.usage.toys"})
+    named = replace(record, gen_ai=gen_ai)
+    tracer = Spans(SimpleSpanProcessor(exporter), named, "toy-small@1", now_ns=lambda: NOW_NS)
     tracer.observe(report)
     tracer.stop()
     *phases, call = exporter.get_finished_spans()
@@ -56,7 +61,7 @@ def spans(record: WorkloadRecord, report: CallReport) -> tuple[ReadableSpan, lis
 
 def test_a_call_is_a_span_below_its_callers(record: WorkloadRecord) -> None:
     call, _ = spans(record, REPORT)
-    assert call.name == "toy small"
+    assert call.name == "chat small"
     assert call.context is not None
     assert call.parent is not None
     assert f"{call.context.trace_id:032x}" == TRACE
@@ -64,10 +69,11 @@ def test_a_call_is_a_span_below_its_callers(record: WorkloadRecord) -> None:
     assert (call.start_time, call.end_time) == (NOW_NS - 700_000_000, NOW_NS)
     assert call.status.status_code is StatusCode.UNSET
     attributes = dict(call.attributes or {})
-    assert attributes["gen_ai.operation.name"] == "toy"
+    assert attributes["gen_ai.operation.name"] == "chat"
+    assert attributes["headpond.workload"] == "toy"
     assert attributes["gen_ai.request.model"] == "small"
-    assert attributes["gen_ai.usage.input_tokens"] == 7
-    assert attributes["headpond.work.toys"] == 4
+    assert attributes["gen_ai.usage.toys"] == 4
+    assert attributes["headpond.work.input_tokens"] == 7
     assert "secret" not in str(attributes)
 
 
@@ -94,10 +100,47 @@ def test_a_failed_call_says_how(record: WorkloadRecord) -> None:
     assert dict(call.attributes or {})["error.type"] == "overloaded"
 
 
+async def test_a_request_is_the_parent_of_its_calls(
+    record: WorkloadRecord, backend: ScriptedBackend
+) -> None:
+    exporter = InMemorySpanExporter()
+    tracer = RequestSpans(SimpleSpanProcessor(exporter), now_ns=lambda: NOW_NS)
+    app = build_app([record], backend, Settings(), tracer=tracer)
+    backend.steps = [[Ended(Work(toys=1))]]
+    body = b'{"model": "org/toy-small", "text": "x", "stream": true}'
+    for headers in ({"traceparent": f"00-{TRACE}-{CALLER}-01"}, {}):
+        await AsgiRequest(path="/v1/toy", parts=[body], headers=headers).run(app)
+    first, second = exporter.get_finished_spans()
+    for span, call in zip((first, second), backend.calls, strict=True):
+        assert span.context is not None
+        below = f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-01"
+        assert call.trace == below
+        assert span.name == "POST /v1/toy"
+        assert dict(span.attributes or {})["http.response.status_code"] == 200
+    assert first.parent is not None
+    assert f"{first.parent.span_id:016x}" == CALLER
+    assert backend.calls[0].trace is not None
+    assert TRACE in backend.calls[0].trace
+    assert second.parent is None
+
+
+async def test_a_request_that_is_refused_says_why(
+    record: WorkloadRecord, backend: ScriptedBackend
+) -> None:
+    exporter = InMemorySpanExporter()
+    tracer = RequestSpans(SimpleSpanProcessor(exporter))
+    app = build_app([record], backend, Settings(), tracer=tracer)
+    await AsgiRequest(path="/v1/toy", parts=[b'{"text": "no model"}']).run(app)
+    (span,) = exporter.get_finished_spans()
+    assert span.status.status_code is StatusCode.ERROR
+    assert dict(span.attributes or {})["error.type"] == "invalid_request_error"
+
+
 def test_without_a_collector_nothing_is_loaded() -> None:
     code = (
         "import sys, headpond.telemetry.tracing as t, headpond.settings as s;"
         "assert t.call_tracer(s.Settings(), None, 'b') is None;"
+        "assert t.request_tracer(s.Settings()) is None;"
         "assert not [m for m in sys.modules if m.startswith('opentelemetry')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

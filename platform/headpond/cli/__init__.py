@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headpond.cli import alias, batch, bundle, key, up, usage
+from headpond.cli import alias, batch, bundle, dashboards, key, plan, status, top, up, usage
 from headpond.cli.console import log_to_people
 
 app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
@@ -20,6 +20,11 @@ app.command()(up.apply)
 app.command()(up.demo)
 app.command()(up.env)
 app.command()(usage.usage)
+app.command()(plan.plan)
+app.command()(status.status)
+app.command()(top.top)
+app.command()(dashboards.dashboards)
+app.command()(dashboards.alerts)
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,7 +6,6 @@ Exit codes: 0 it is as it should be, 1 the bundle breaks its contract, 2 wrong u
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +24,7 @@ from headpond.bundle.store import Store, default_cache, open_bundle
 from headpond.bundle.verifying import Check, Verification
 from headpond.cli.console import people, refusals
 from headpond.engine import EngineSettings
-from headpond.planner import plan_memory
+from headpond.planner import memory_plan
 from headpond.registry import workload as find_record
 
 app = typer.Typer(no_args_is_help=True, help="Write, lock, verify, export and show bundles.")
@@ -168,7 +167,7 @@ def _memory(manifest: Manifest) -> dict[str, int] | None:
         return None
     record = find_record(manifest.workload)
     state = bind(record, manifest)
-    plan = plan_memory(record, manifest, state_bytes=0, available_bytes=sys.maxsize)
+    plan = memory_plan(record, manifest, 0)
     smallest = dict.fromkeys((dim.name for dim in record.request.dims), 1)
     granule = state.granule
     growth = state.request_bytes(smallest, 2 * granule) - state.request_bytes(smallest, granule)

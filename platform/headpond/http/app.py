@@ -39,6 +39,7 @@ from headpond.http.workloads import Workloads
 from headpond.playground.pages import Playground
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
+from headpond.telemetry.tracing import RequestTracer
 from headpond.tenancy.quotas import Quotas
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def build_app(
     *,
     jobs: JobsDoor | None = None,
     usage: UsageDoor | None = None,
+    tracer: RequestTracer | None = None,
     keep_alive_s: float = 15.0,
     grace_s: float = 1.0,
 ) -> ASGIApp:
@@ -68,6 +70,7 @@ def build_app(
         settings: Keys, what needs one, and which web pages may call.
         jobs: Where files and batches are kept; without it there are none.
         usage: Where usage is kept; without it none is shown.
+        tracer: Makes the spans of requests; without it there are none.
         keep_alive_s: A stream that is idle for so long gets a comment.
         grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
 
@@ -86,11 +89,18 @@ def build_app(
         for route in record.routes:
             if route.conversation is not None:
                 sockets[route.path] = SocketEndpoint(
-                    route, record, backend, tenancy, metrics, sessions
+                    route, record, backend, tenancy, metrics, sessions, tracer
                 )
                 continue
             endpoint = Endpoint(
-                route, record, backend, tenancy, metrics, keep_alive_s=keep_alive_s, grace_s=grace_s
+                route,
+                record,
+                backend,
+                tenancy,
+                metrics,
+                keep_alive_s=keep_alive_s,
+                grace_s=grace_s,
+                tracer=tracer,
             )
             declared[route.method, route.path].append(endpoint)
     probes = Probes(

@@ -12,19 +12,21 @@ from starlette.types import Receive, Scope, Send
 
 from headpond.call import Backend, Call
 from headpond.dialect import Ask, Exchange, Heading, Incoming, Route
-from headpond.errors import DeadlineExceeded, HeadpondError
+from headpond.errors import DeadlineExceeded, HeadpondError, RequestCancelled
 from headpond.http.auth import Caller
 from headpond.http.body import read_body
 from headpond.http.exchange import read_exchange
-from headpond.http.headers import Asked, Headers, request_id
+from headpond.http.headers import Asked, Headers
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import CallerGone, Reply
+from headpond.http.requests import Request, Requests
 from headpond.http.stray import SERVED, path_params
 from headpond.http.target import target_model
 from headpond.http.tenancy import Tenancy
 from headpond.http.turn import Turn
 from headpond.http.watch import Watch
 from headpond.record import WorkloadRecord
+from headpond.telemetry.tracing import RequestTracer
 from headpond.tenancy.allowance import Allowance
 from headpond.tenancy.metering import submit
 
@@ -44,6 +46,7 @@ class Endpoint:
         *,
         keep_alive_s: float,
         grace_s: float,
+        tracer: RequestTracer | None = None,
     ) -> None:
         """Keep what every request on the route needs.
 
@@ -55,6 +58,7 @@ class Endpoint:
             metrics: Where answers are counted.
             keep_alive_s: A stream that is idle for so long gets a comment.
             grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
+            tracer: Makes the spans of requests; None for no spans.
         """
         self._route = route
         self._record = record
@@ -64,6 +68,13 @@ class Endpoint:
         self._keep_alive_s = keep_alive_s
         self._grace_s = grace_s
         self._phases = tuple(phase.name for phase in record.phases)
+        self._requests = Requests(
+            method=route.method,
+            route=route.path,
+            workload=record.name,
+            metrics=metrics,
+            tracer=tracer,
+        )
 
     @property
     def workload(self) -> str:
@@ -72,33 +83,41 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever becomes of it."""
-        began_s = perf_counter()
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        identifier = request_id(headers)
-        reply = Reply(send, identifier, self._route.fail)
+        request = self._requests.begin(headers)
+        reply = Reply(send, request.identifier, self._route.fail)
         path = path_params(scope)
+        error: HeadpondError | None = RequestCancelled()
         try:
-            await self._serve(headers, path, receive, reply, began_s)
-        except HeadpondError as error:
-            await reply.fail(error)
+            error = await self._serve(headers, path, receive, reply, request)
+        except HeadpondError as raised:
+            error = raised
+            await reply.fail(raised)
         except CallerGone:
             pass
         except Exception:
-            log.exception("request_fault", request_id=identifier, workload=self._record.name)
-            await reply.fail(HeadpondError())
+            error = HeadpondError()
+            log.exception(
+                "request_fault", request_id=request.identifier, workload=self._record.name
+            )
+            await reply.fail(error)
         finally:
             self._metrics.count(self._route.path, reply.status)
+            request.end(reply.status, error, admitted=reply.accepted is not None)
 
     async def refuse(self, scope: Scope, send: Send, error: HeadpondError) -> None:
         """Answer one request with an error in the route's own form, if the caller has a key."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        reply = Reply(send, request_id(headers), self._route.fail)
+        request = self._requests.begin(headers)
+        reply = Reply(send, request.identifier, self._route.fail)
         try:
-            self._tenancy.keyring.authenticate(headers, self._route.path)
+            caller = self._tenancy.keyring.authenticate(headers, self._route.path)
+            request.tenant = caller.tenant
         except HeadpondError as refusal:
             error = refusal
         await reply.fail(error)
         self._metrics.count(self._route.path, reply.status)
+        request.end(reply.status, error, admitted=False)
 
     async def _serve(
         self,
@@ -106,9 +125,12 @@ class Endpoint:
         path: Mapping[str, str],
         receive: Receive,
         reply: Reply,
-        began_s: float,
-    ) -> None:
+        request: Request,
+    ) -> HeadpondError | None:
+        """Serve a request; return the first error of an item that the answer has a place for."""
+        began_s = request.began_s
         caller = self._tenancy.keyring.authenticate(headers, self._route.path)
+        request.tenant = caller.tenant
         caller.require_workload(self._record.name)
         allowance = self._tenancy.quotas.allowance(caller.tenant, self._record.name)
         reply.allowance = allowance
@@ -123,9 +145,9 @@ class Endpoint:
                 model = target_model(
                     ask, caller, path.get(SERVED), self._backend, self._record.name
                 )
-                call = self._call(ask, caller, model, asked, reply.request_id, left_s)
+                call = self._call(ask, caller, model, asked, request, left_s)
                 due_s = began_s + asked.limit_s
-                await self._answer(call, allowance, exchange, receive, reply, began_s, due_s)
+                return await self._answer(call, allowance, exchange, receive, reply, began_s, due_s)
         except TimeoutError:
             if limit.expired():
                 raise DeadlineExceeded from None
@@ -142,13 +164,13 @@ class Endpoint:
         caller: Caller,
         model: str,
         asked: Asked,
-        identifier: str,
+        request: Request,
         left_s: float,
     ) -> Call:
         if left_s <= 0:
             raise DeadlineExceeded
         return Call(
-            request_id=identifier,
+            request_id=request.identifier,
             tenant=caller.tenant,
             workload=self._record.name,
             model=model,
@@ -156,7 +178,7 @@ class Endpoint:
             priority=asked.priority,
             deadline_s=left_s,
             stream=ask.stream,
-            trace=asked.trace,
+            trace=request.trace,
             store=ask.store,
             session=asked.session,
         )
@@ -170,7 +192,7 @@ class Endpoint:
         reply: Reply,
         began_s: float,
         due_s: float,
-    ) -> None:
+    ) -> HeadpondError | None:
         submitted_s = perf_counter()
         async with Watch(receive) as watch:
             answer = await submit(call, allowance, self._backend)
@@ -194,7 +216,7 @@ class Endpoint:
                 submitted_s=submitted_s,
                 due_s=due_s,
             )
-            await (turn.stream(self._keep_alive_s) if call.stream else turn.whole())
+            return await (turn.stream(self._keep_alive_s) if call.stream else turn.whole())
 
 
 def _incoming(body: bytes, headers: Headers, path: Mapping[str, str]) -> Incoming:

@@ -31,13 +31,11 @@ class Asked:
     Attributes:
         priority: Its class in the waiting queue.
         limit_s: Seconds the whole request may take.
-        trace: W3C `traceparent`, or None.
         session: What the call is part of, or None.
     """
 
     priority: Priority
     limit_s: float
-    trace: str | None
     session: str | None = None
 
     @classmethod
@@ -48,12 +46,7 @@ class Asked:
             InvalidRequest: A header is not what it must be; names it.
             DeadlineExceeded: There is no time left.
         """
-        return cls(
-            _priority(headers),
-            _limit_s(headers, longest_s),
-            _traceparent(headers),
-            _session(headers),
-        )
+        return cls(_priority(headers), _limit_s(headers, longest_s), _session(headers))
 
 
 def request_id(headers: Headers) -> str:
@@ -86,7 +79,7 @@ def _limit_s(headers: Headers, longest_s: float) -> float:
     return min(left_ms / 1000, longest_s)
 
 
-def _traceparent(headers: Headers) -> str | None:
+def traceparent(headers: Headers) -> str | None:
     """Return the caller's trace context; one that is not well-formed is none (W3C)."""
     given = headers.get(b"traceparent")
     return given.decode() if given is not None and _TRACEPARENT.fullmatch(given) else None

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from headpond.http.sessions import Sessions
 from headpond.telemetry.histogram import Histogram
+from headpond.telemetry.outcomes import OK, Account
 
 UNMATCHED = "(none)"
 """The route under which answers are counted that no route gave."""
@@ -33,10 +34,15 @@ class HttpMetrics(Collector):
         """
         self._sessions = sessions
         self._answers: Counter[tuple[str, int]] = Counter()
+        self._accounts: dict[str, Account] = {}
         self._phases: dict[tuple[str, str], Histogram] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         for collector in (self, *others):
             self._registry.register(collector)
+
+    def account(self, workload: str) -> Account:
+        """Return where the requests of a workload are counted, and the calls of its sessions."""
+        return self._accounts.setdefault(workload, Account())
 
     def count(self, route: str, status: int) -> None:
         """Count one answer.
@@ -63,6 +69,7 @@ class HttpMetrics(Collector):
         for (route, status), count in sorted(self._answers.items()):
             answers.add_metric((route, str(status)), count)
         yield answers
+        yield from self._account_families()
         phases = HistogramMetricFamily(
             "headpond_http_phase_seconds",
             "Seconds of each phase on the callers' side, as in server-timing.",
@@ -72,6 +79,34 @@ class HttpMetrics(Collector):
             histogram.add_to(phases, {"workload": workload, "phase": phase})
         yield phases
         yield from self._session_families()
+
+    def _account_families(self) -> Iterator[Metric]:
+        received = CounterMetricFamily(
+            "headpond_http_received",
+            "Requests of a workload's routes, and calls of its sessions.",
+            labels=("workload",),
+        )
+        finished = CounterMetricFamily(
+            "headpond_http_finished",
+            "Those that are over and were not refused: ok, failed, or request_cancelled.",
+            labels=("workload", "outcome"),
+        )
+        refused = CounterMetricFamily(
+            "headpond_http_refused",
+            "Those that were refused before any work.",
+            labels=("workload", "code"),
+        )
+        still = GaugeMetricFamily(
+            "headpond_http_open", "Those that are not over.", labels=("workload",)
+        )
+        for workload, account in self._accounts.items():
+            received.add_metric((workload,), account.received)
+            still.add_metric((workload,), account.open)
+            for word, count in sorted({OK: 0, **account.finished}.items()):
+                finished.add_metric((workload, word), count)
+            for word, count in sorted(account.refused.items()):
+                refused.add_metric((workload, word), count)
+        yield from (received, finished, refused, still)
 
     def _session_families(self) -> Iterator[Metric]:
         sessions = GaugeMetricFamily(

@@ -21,6 +21,7 @@ from headpond.errors import (
     HeadpondError,
     NotReady,
     Overloaded,
+    RequestCancelled,
 )
 from headpond.http.auth import Caller
 from headpond.http.handshake import Visit, refuse
@@ -30,19 +31,20 @@ from headpond.http.line import TOO_BIG, Line
 from headpond.http.metrics import HttpMetrics
 from headpond.http.replay import wire_bytes
 from headpond.http.reply import GONE
+from headpond.http.requests import SWITCHED, CountedAnswer, Request, Requests
 from headpond.http.session import Session
 from headpond.http.sessions import Sessions
 from headpond.http.stray import SERVED
 from headpond.http.target import check_model, target_model
 from headpond.http.tenancy import Tenancy
 from headpond.record import WorkloadRecord
+from headpond.telemetry.tracing import RequestTracer
 from headpond.tenancy.errors import QuotasUnavailable
 from headpond.tenancy.metering import submit
 from headpond.tenancy.quotas import Quotas
 
 log = structlog.get_logger(__name__)
 
-_SWITCHED = 101
 _UNREAD_BYTES = 2**19
 
 _TRIES, _TRY_S = 20, 0.05
@@ -60,6 +62,7 @@ class SocketEndpoint:
         tenancy: Tenancy,
         metrics: HttpMetrics,
         sessions: Sessions,
+        tracer: RequestTracer | None = None,
     ) -> None:
         """Keep what every connection on the route needs.
 
@@ -70,6 +73,7 @@ class SocketEndpoint:
             tenancy: Who may call, and how much.
             metrics: Where handshakes are counted.
             sessions: Where sessions are kept.
+            tracer: Makes the spans that calls are below; None for no spans.
 
         Raises:
             DeclarationError: The route is none of a WebSocket.
@@ -83,6 +87,13 @@ class SocketEndpoint:
         self._tenancy = tenancy
         self._metrics = metrics
         self._sessions = sessions
+        self._requests = Requests(
+            method="GET",
+            route=route.path,
+            workload=record.name,
+            metrics=metrics,
+            tracer=tracer,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, whatever becomes of it."""
@@ -110,7 +121,7 @@ class SocketEndpoint:
             code = None
             try:
                 await visit.accept(send, allowance.headers())
-                status = _SWITCHED
+                status = SWITCHED
                 code = await self._talk(session, line, spare_unheard(receive))
             except OSError:
                 pass  # the client went away amid the handshake
@@ -157,7 +168,7 @@ class SocketEndpoint:
 
     def _calls(self, caller: Caller, visit: Visit, asked: Asked) -> _Calls:
         return _Calls(
-            self._record.name,
+            self._requests,
             self._backend,
             self._tenancy.quotas,
             self._sessions,
@@ -214,7 +225,7 @@ class _Calls:
 
     def __init__(
         self,
-        workload: str,
+        requests: Requests,
         backend: Backend,
         quotas: Quotas,
         sessions: Sessions,
@@ -222,7 +233,7 @@ class _Calls:
         visit: Visit,
         asked: Asked,
     ) -> None:
-        self._workload = workload
+        self._requests = requests
         self._backend = backend
         self._quotas = quotas
         self._sessions = sessions
@@ -233,34 +244,48 @@ class _Calls:
         self._numbers = count(1)
 
     async def __call__(self, ask: Ask) -> tuple[Answer, Heading]:
+        number = next(self._numbers)
+        identifier = self._visit.request_id
+        if number > 1:
+            identifier = f"{identifier}/{number}"
+        request = self._requests.begin(self._visit.headers, identifier)
+        request.tenant = self._caller.tenant
+        try:
+            answer = await self._submit(self._call(ask, request))
+        except HeadpondError as error:
+            request.end(SWITCHED, error, admitted=False)
+            raise
+        except asyncio.CancelledError:
+            request.end(SWITCHED, RequestCancelled(), admitted=False)
+            raise
+        heading = Heading(
+            request_id=request.identifier,
+            created_s=int(time.time()),
+            model=answer.accepted.model,
+            fingerprint=answer.accepted.bundle,
+        )
+        return CountedAnswer(answer, request), heading
+
+    def _call(self, ask: Ask, request: Request) -> Call:
         served = self._visit.path.get(SERVED)
-        model = target_model(ask, self._caller, served, self._backend, self._workload)
+        workload = self._requests.workload
+        model = target_model(ask, self._caller, served, self._backend, workload)
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:
             raise DeadlineExceeded
-        number = next(self._numbers)
-        identifier = self._visit.request_id
-        call = Call(
-            request_id=identifier if number == 1 else f"{identifier}/{number}",
+        return Call(
+            request_id=request.identifier,
             tenant=self._caller.tenant,
-            workload=self._workload,
+            workload=workload,
             model=model,
             items=ask.items,
             priority=self._asked.priority,
             deadline_s=left_s,
             stream=True,
-            trace=self._asked.trace,
+            trace=request.trace,
             store=ask.store,
             session=self._asked.session or self._visit.request_id,
         )
-        answer = await self._submit(call)
-        heading = Heading(
-            request_id=call.request_id,
-            created_s=int(time.time()),
-            model=answer.accepted.model,
-            fingerprint=answer.accepted.bundle,
-        )
-        return answer, heading
 
     async def _submit(self, call: Call) -> Answer:
         """Submit a call; where there is no place for it, a client that is away gives up its own.

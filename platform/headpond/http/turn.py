@@ -8,10 +8,11 @@ from time import perf_counter
 
 from headpond.call import Answer, Done, Ended, Failed, Output
 from headpond.dialect import Exchange, Heading, ItemEvent, parted, rendered
-from headpond.errors import DeadlineExceeded, WorkerLost
+from headpond.errors import DeadlineExceeded, HeadpondError, WorkerLost
 from headpond.http.exchange import whole_events
 from headpond.http.metrics import HttpMetrics
 from headpond.http.reply import Reply
+from headpond.http.requests import first_failure
 from headpond.http.sse import Pulse, comment, frame
 from headpond.http.timing import complete, server_timing
 from headpond.http.watch import Watch
@@ -48,8 +49,11 @@ class Turn:
     submitted_s: float
     due_s: float
 
-    async def whole(self) -> None:
+    async def whole(self) -> HeadpondError | None:
         """Collect every event, then send one body.
+
+        Returns:
+            The first error of an item, where the dialect has a place for it.
 
         Raises:
             HeadpondError: The call, or an item for which the dialect has no place, failed.
@@ -63,12 +67,16 @@ class Turn:
         headers += [(name.encode(), value.encode()) for name, value in body.headers]
         self._check_time()
         await self.reply.whole(200, body.content, headers, body.media_type.encode())
+        return first_failure(items)
 
-    async def stream(self, keep_alive_s: float) -> None:
+    async def stream(self, keep_alive_s: float) -> HeadpondError | None:
         """Send events as they come; those of one step are one chunk.
 
         Nothing is sent before the first events are there, so that what fails before is
         still an error status.
+
+        Returns:
+            The first error of an item, where the dialect has a place for it.
 
         Raises:
             HeadpondError: The call failed.
@@ -77,12 +85,14 @@ class Turn:
         writer = self.exchange.stream(self.heading)
         pulse: Pulse | None = None
         ended: Ended | None = None
+        failed: HeadpondError | None = None
         try:
             async for batch in self.answer.batches():
                 if not batch:
                     continue
                 self._check_time()
                 items, ended = parted(batch)
+                failed = failed or first_failure(items)
                 if pulse is None:
                     _refuse_failed_start(items)
                 chunk = frame(writer.write(items))
@@ -104,6 +114,7 @@ class Turn:
         finally:
             if pulse is not None:
                 pulse.stop()
+        return failed
 
     def _check_time(self) -> None:
         """Refuse what comes late: the loop looks between steps, and so before the last one."""

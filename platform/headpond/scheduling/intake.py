@@ -19,7 +19,12 @@ from headpond.units import Work
 
 
 class Intake:
-    """Plans calls for one engine of either loop. Calls its pure `plan` only."""
+    """Plans calls for one engine of either loop. Calls its pure `plan` only.
+
+    Attributes:
+        planning_phase: The phase that a call is in while it is planned.
+        delivery_phase: The phase that is left when all is computed.
+    """
 
     def __init__(
         self,
@@ -48,6 +53,8 @@ class Intake:
         self._feed = batching.feed if isinstance(batching, Continuous) else None
         # The first phase of a record is validation, the last delivery: neither is ours.
         self._phases = tuple(phase.name for phase in record.phases[1:-1])
+        self.planning_phase = self._phases[0]
+        self.delivery_phase = record.phases[-1].name
         self._queue_phase = next(p.name for p in record.phases if p.kind is PhaseKind.QUEUE)
         self._bundle = bundle
 

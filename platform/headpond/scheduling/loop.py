@@ -30,12 +30,13 @@ from headpond.scheduling.lanes import Engine as FormedEngine
 from headpond.scheduling.lanes import Lanes
 from headpond.scheduling.planner import Planner
 from headpond.scheduling.scheduler import Scheduler
-from headpond.scheduling.sequence import Delivery, Engine, LiveCall, Stage, outcome
+from headpond.scheduling.sequence import Delivery, Engine, LiveCall, Stage
 from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.scheduling.thread import EngineThread
 from headpond.scheduling.worker import Deliver, Worker
 from headpond.scheduling.write_through import WriteThrough
 from headpond.state import StateModel
+from headpond.telemetry.outcomes import is_refusal, outcome
 from headpond.telemetry.report import CallReport
 from headpond.units import Work
 
@@ -94,6 +95,7 @@ class Loop:
         # The event loop of the callers; all below is touched on its thread only.
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._answers: dict[LiveCall, LoopAnswer] = {}
+        self._received = 0
         self._refused: Counter[str] = Counter()
 
     def start(self) -> None:
@@ -111,13 +113,14 @@ class Loop:
             HeadpondError: Refused; nothing is retained.
         """
         arrived_s = self._clock()
+        self._received += 1
         try:
             return await self._admit(call, arrived_s)
-        except HeadpondError as refusal:
-            self._refuse(call, refusal, arrived_s)
+        except HeadpondError as error:
+            self._turn_away(call, error, arrived_s)
             raise
         except asyncio.CancelledError:
-            self._refuse(call, RequestCancelled(), arrived_s)
+            self._turn_away(call, RequestCancelled(), arrived_s)
             raise
 
     async def stop(self, drain_s: float) -> None:
@@ -151,7 +154,8 @@ class Loop:
 
     def snapshot(self) -> LoopSnapshot:
         """Return how the loop stands, without waiting for the engine."""
-        return self._worker.snapshot(dict(self._refused))
+        snapshot = self._worker.snapshot(dict(self._refused))
+        return replace(snapshot, received=self._received)
 
     async def _admit(self, call: Call, arrived_s: float) -> LoopAnswer:
         self._worker.check_ready(arrived_s)
@@ -180,17 +184,21 @@ class Loop:
             raise InvalidRequest("this model is served without a vector store", param="store")
         self._writes.check(call)
 
-    def _refuse(self, call: Call, refusal: HeadpondError, arrived_s: float) -> None:
-        self._refused[outcome(refusal)] += 1
+    def _turn_away(self, call: Call, error: HeadpondError, arrived_s: float) -> None:
+        """Report a call that was not admitted: refused, or it failed or ended while planned."""
+        refused = is_refusal(error)
+        if refused:
+            self._refused[outcome(error)] += 1
+        spent_s = self._clock() - arrived_s
         self._observer(
             CallReport(
                 call=call,
-                outcome=outcome(refusal),
+                outcome=outcome(error),
                 work=Work(),
-                phases_s={},
+                phases_s={} if refused else {self._intake.planning_phase: spent_s},
                 first_output_s=None,
                 gap_s=None,
-                total_s=self._clock() - arrived_s,
+                total_s=spent_s,
             )
         )
 
@@ -226,7 +234,10 @@ class Loop:
         error: HeadpondError | None,
     ) -> None:
         """End a call whose write is over."""
-        late = replace(report, total_s=self._clock() - delivery.call.arrived_s)
+        total_s = self._clock() - delivery.call.arrived_s
+        # The write is part of handing the outputs over.
+        phases_s = {**report.phases_s, self._intake.delivery_phase: total_s - report.total_s}
+        late = replace(report, total_s=total_s, phases_s=phases_s)
         try:
             self._observer(late if error is None else replace(late, outcome=outcome(error)))
         finally:

@@ -15,6 +15,7 @@ from headpond.engine import ContinuousEngine, Immediate, Plan
 from headpond.errors import HeadpondError
 from headpond.scheduling.inlet import Inlet
 from headpond.scheduling.meter import Meter
+from headpond.telemetry.outcomes import outcome
 from headpond.telemetry.report import CallReport
 from headpond.telemetry.timeline import Timeline
 from headpond.units import Work
@@ -209,7 +210,7 @@ class LiveCall:
         visited = self.timeline.visited_s if self.answered else self.timeline.durations_s
         return CallReport(
             call=self.call,
-            outcome="ok" if error is None else outcome(error),
+            outcome=outcome(error),
             work=self.work(),
             phases_s=visited(now_s),
             first_output_s=min(firsts) - self.arrived_s if firsts else None,
@@ -234,11 +235,6 @@ class Delivery:
     events: Sequence[Event]
     error: HeadpondError | None = None
     report: CallReport | None = None
-
-
-def outcome(error: HeadpondError) -> str:
-    """Return the word under which an error is counted: its code, or its kind."""
-    return error.code or error.kind
 
 
 def worked_off(shape: Mapping[str, int], extent: Sequence[str], units: int) -> dict[str, int]:

@@ -28,6 +28,7 @@ class LoopSnapshot:
         preemptions: How often items lost their state since the start.
         finished: Calls that are over, by outcome: `ok` or an error's code.
         refused: Calls that were not admitted, by the error's code.
+        received: Calls that came, whatever became of them.
         drain_rate: Weighed work that ends per busy second while there is enough to do; None
             until measured.
     """
@@ -50,3 +51,4 @@ class LoopSnapshot:
     finished: Mapping[str, int]
     refused: Mapping[str, int]
     drain_rate: float | None
+    received: int = 0

@@ -1,4 +1,4 @@
-"""Logs: one line of JSON for each finished call, and for each fault of ours.
+"""Logs: one line of JSON for each call, each request that did not go well, each fault of ours.
 
 Lines never hold what callers sent or got. By default a fault is named by its type and
 place only, since an exception's own message may quote the input; at level `debug` the
@@ -18,7 +18,8 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 
 from headpond.settings import Settings
 from headpond.telemetry.lossy import LossyStream
-from headpond.telemetry.report import CallReport
+from headpond.telemetry.outcomes import OK
+from headpond.telemetry.report import CallReport, RequestReport
 
 
 def configure_logging(settings: Settings, stream: TextIO | None = None) -> None:
@@ -94,6 +95,7 @@ class CallLog:
         self._log.info(
             "call",
             request_id=call.request_id,
+            **traced(call.trace),
             tenant=call.tenant,
             workload=call.workload,
             model=call.model,
@@ -106,6 +108,39 @@ class CallLog:
             total_ms=_ms(report.total_s),
             preemptions=report.preemptions,
         )
+
+
+class RequestLog:
+    """Writes a line for each request to the HTTP layer that did not go well.
+
+    Those that did are lines of their replicas already, under the same identifiers.
+    """
+
+    def __init__(self) -> None:
+        """Take the logging configuration as it is now."""
+        self._log: FilteringBoundLogger = structlog.get_logger("headpond.requests")
+
+    def observe(self, report: RequestReport) -> None:
+        """Write one line at level `info`, unless all went well."""
+        if report.outcome == OK:
+            return
+        self._log.info(
+            "request",
+            request_id=report.request_id,
+            **traced(report.trace),
+            tenant=report.tenant,
+            workload=report.workload,
+            route=report.route,
+            status=report.status,
+            outcome=report.outcome,
+            refused=report.refused,
+            total_ms=_ms(report.total_s),
+        )
+
+
+def traced(trace: str | None) -> dict[str, str]:
+    """Return the identifier of a trace as the field of a line; nothing where there is none."""
+    return {} if trace is None else {"trace_id": trace.split("-")[1]}
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -7,11 +7,10 @@ a caller.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -22,13 +21,19 @@ from prometheus_client.registry import Collector
 
 from headpond.record import Bounds, MetricAlias, PhaseKind, ThroughputUnit, WorkloadRecord
 from headpond.telemetry.histogram import Histogram
+from headpond.telemetry.outcomes import OK
 from headpond.telemetry.report import CallReport
 
-_OK = "ok"
+_FINISHED = "Calls that are over and were not refused: ok, failed, or request_cancelled."
 
 
 class LoopState(Protocol):
     """What is shown of a loop's snapshot."""
+
+    @property
+    def received(self) -> int:
+        """Calls that came."""
+        ...
 
     @property
     def running_slots(self) -> int:
@@ -66,8 +71,8 @@ class Metrics(Collector):
         self._labels = {"workload": record.name, "model": model, "bundle": bundle}
         self._phases = {phase.name: Histogram() for phase in record.phases}
         self._first_output, self._gap, self._total = Histogram(), Histogram(), Histogram()
-        self._finished: Counter[str] = Counter()
-        self._refused: Counter[str] = Counter()
+        self._finished: dict[str, int] = {OK: 0}
+        self._refused: dict[str, int] = {}
         self._work = dict.fromkeys((unit.name for unit in record.units), 0)
         self._goodput = dict.fromkeys(range(len(record.throughput)), 0)
         self._preemptions = 0
@@ -75,6 +80,7 @@ class Metrics(Collector):
         self._tallies: Callable[[], Mapping[str, int]] = dict
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
 
     def watch(
         self,
@@ -92,10 +98,10 @@ class Metrics(Collector):
 
     def observe(self, report: CallReport) -> None:
         """Count one call that is over."""
-        if report.outcome != _OK and not report.phases_s:
-            self._refused[report.outcome] += 1
+        counts = self._refused if report.refused else self._finished
+        counts[report.outcome] = counts.get(report.outcome, 0) + 1
+        if report.refused:
             return
-        self._finished[report.outcome] += 1
         self._preemptions += report.preemptions
         for phase, spent_s in report.phases_s.items():
             self._phases[phase].observe(spent_s)
@@ -106,7 +112,7 @@ class Metrics(Collector):
         self._total.observe(report.total_s)
         for unit, amount in report.work.items():
             self._work[unit] += amount
-        if report.outcome == _OK:
+        if report.outcome == OK:
             for index, rate in enumerate(self._record.throughput):
                 if kept(rate.bounds, report):
                     self._goodput[index] += report.work[rate.unit]
@@ -128,8 +134,9 @@ class Metrics(Collector):
             yield self._histograms(name, text, {"": histogram})
         yield self._counters("headpond_work", "Work done.", self._work, "unit")
         yield self._goodput_family()
-        yield self._counters("headpond_finished", "Finished calls.", self._finished, "outcome")
-        yield self._counters("headpond_refused", "Refused calls.", self._refused, "code")
+        yield self._counters("headpond_finished", _FINISHED, self._finished, "outcome")
+        yield self._counters("headpond_refused", "Calls refused before any work.", self._refused,
+                             "code")  # fmt: skip
         yield self._counters("headpond_preemptions", "Preemptions.", {"": self._preemptions})
         counted = self._tallies()
         for tally in self._record.tallies:
@@ -171,7 +178,11 @@ class Metrics(Collector):
         if self._state is None:
             return
         state = self._state()
+        received = {"": state.received}
+        yield self._counters("headpond_received", "Calls that came.", received)
+        over = sum(self._finished.values()) + sum(self._refused.values())
         for name, text, value in (
+            ("headpond_open", "Calls that are not over.", state.received - over),
             ("headpond_running", "Items that hold state.", state.running_slots),
             ("headpond_waiting", "Items in the queue.", state.queued_items),
             ("headpond_state_held_bytes", "Bytes of retained state.", state.state_held_bytes),
@@ -182,7 +193,7 @@ class Metrics(Collector):
             yield family
 
     def _alias(self, alias: MetricAlias) -> Iterator[Metric]:
-        labels = {"model_name": self._labels["model"]}
+        labels = {name: text.format_map(self._labels) for name, text in alias.labels.items()}
         text = f"The same as our {alias.measure}."
         if (histogram := self._histogram(alias.measure)) is not None:
             family = HistogramMetricFamily(alias.name, text, labels=tuple(labels))
@@ -216,8 +227,8 @@ class Metrics(Collector):
         if kind == "tally":
             return self._tallies().get(name, 0)
         return {
-            "finished": self._finished.total(),
-            "refused": self._refused.total(),
+            "finished": sum(self._finished.values()),
+            "refused": sum(self._refused.values()),
             "preemptions": self._preemptions,
         }.get(measure)
 

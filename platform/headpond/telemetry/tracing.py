@@ -1,4 +1,4 @@
-"""Spans of finished calls, when a collector is configured; without one, nothing is loaded."""
+"""Spans of calls and requests, when a collector is configured; without one, nothing is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Protocol
 
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
-from headpond.telemetry.report import CallReport
+from headpond.telemetry.report import CallReport, RequestReport
+
+_SPANS = "headpond.telemetry.spans"
+"""Imported when it is needed: the OpenTelemetry SDK takes a third of a second."""
 
 
 class CallTracer(Protocol):
@@ -23,8 +26,28 @@ class CallTracer(Protocol):
         ...
 
 
+class RequestTracer(Protocol):
+    """Makes the span of each request to the HTTP layer that is over."""
+
+    def enter(self, parent: str | None) -> str:
+        """Return the `traceparent` of a request that begins, for the calls below it.
+
+        Args:
+            parent: As the caller sent it; None begins a trace.
+        """
+        ...
+
+    def observe(self, report: RequestReport) -> None:
+        """Hand the span of one request to the exporter, which sends it later."""
+        ...
+
+    def stop(self) -> None:
+        """Send what waits and stop."""
+        ...
+
+
 def call_tracer(settings: Settings, record: WorkloadRecord, bundle: str) -> CallTracer | None:
-    """Return a tracer for the configured collector, or None when there is none.
+    """Return a tracer of calls for the configured collector, or None when there is none.
 
     Args:
         settings: Names the collector.
@@ -33,7 +56,14 @@ def call_tracer(settings: Settings, record: WorkloadRecord, bundle: str) -> Call
     """
     if settings.otlp_endpoint is None:
         return None
-    # The OpenTelemetry SDK takes a third of a second to import.
     connect: Callable[[str, WorkloadRecord, str], CallTracer]
-    connect = import_module("headpond.telemetry.spans").connect
+    connect = import_module(_SPANS).connect
     return connect(settings.otlp_endpoint, record, bundle)
+
+
+def request_tracer(settings: Settings) -> RequestTracer | None:
+    """Return a tracer of requests for the configured collector, or None when there is none."""
+    if settings.otlp_endpoint is None:
+        return None
+    connect: Callable[[str], RequestTracer] = import_module(_SPANS).connect_requests
+    return connect(settings.otlp_endpoint)

@@ -142,7 +142,9 @@ async def test_a_shard_that_runs_counts_in_the_rate_and_the_estimate(
     leases = Leases(database, "worker", lease_s=60.0)
     reading = await leases.claim()
     assert reading is not None
-    await Results(database).accept(reading, [Span(input_key="shard", first=0, stop=100, work=1000)], None)
+    await Results(database).accept(
+        reading, [Span(input_key="shard", first=0, stop=100, work=1000)], None
+    )
     shard = await leases.claim()
     assert shard is not None
     assert (await jobs.job(job.id, "mill")).progress.estimated_end_s is None

@@ -27,6 +27,9 @@ def test_state_grows_by_whole_blocks() -> None:
         "context_tokens": 8192,
         "vocab_tokens": 49152,
         "weight_bytes": 1,
+        "layer_weights": 1,
+        "head_weights": 1,
+        "read_bytes": 1,
         "block_tokens": 16,
     }
     state = record.bind(symbols, "bfloat16")

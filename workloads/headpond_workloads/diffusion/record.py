@@ -31,6 +31,7 @@ from headpond.record import (
 from headpond.state import Lifetime, StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.diffusion.dialects import routes
+from headpond_workloads.diffusion.effort import efforts, process_bytes
 from headpond_workloads.diffusion.schema_fields import MAX_PICTURES, MAX_STEPS
 
 _LARGE_PICTURE = 1024 * 1024 * 50 * 2
@@ -155,6 +156,7 @@ record = WorkloadRecord(
         dtypes=("float32", "bfloat16", "float16"),
         limited_by=Limiter.COMPUTE,
         static_bytes=("weight_bytes", "workspace_bytes"),
+        process_bytes=process_bytes,
     ),
     overload=Overload(
         queue_limit=Work(pixel_steps=128 * _LARGE_PICTURE),
@@ -216,6 +218,7 @@ record = WorkloadRecord(
         Contract(name="pixels", vouches_for="decoder of the latents"),
     ),
     engine="headpond_workloads.diffusion.engine.load:load",
+    efforts=efforts,
     tallies=(
         Tally(name="pictures", summary="Pictures that were finished."),
         Tally(name="previews", summary="Previews that were given."),

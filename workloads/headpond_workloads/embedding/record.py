@@ -43,4 +43,5 @@ record = encoder_record(
     compared=compared,
     unserved=oip_unserved,
     vector=vector,
+    operation="embeddings",
 )

@@ -20,6 +20,7 @@ from headpond.record import (
     Failure,
     Fit,
     Formed,
+    GenAi,
     Limiter,
     MetricAlias,
     Overload,
@@ -35,6 +36,7 @@ from headpond.state import Lifetime, StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.encoders.dialect_cohere import cohere_unserved
 from headpond_workloads.encoders.dialect_tei import tei_unserved
+from headpond_workloads.encoders.effort import efforts, process_bytes
 from headpond_workloads.encoders.errors import EmptyInput
 from headpond_workloads.encoders.schema_fields import MAX_BODY_BYTES, MAX_INPUTS
 
@@ -59,6 +61,7 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
     failures: Sequence[Failure] = (),
     unserved: Sequence[Unserved] = (),
     vector: Callable[[object], Sequence[float]] | None = None,
+    operation: str | None = None,
 ) -> WorkloadRecord:
     """Return a record whose work is the tokens of inputs that are encoded in one forward.
 
@@ -76,6 +79,7 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
         failures: Beside those that every such workload has.
         unserved: Beside those of TEI and Cohere.
         vector: As in the record.
+        operation: What OpenTelemetry's conventions for generative AI call it, if they do.
     """
     return WorkloadRecord(
         name=name,
@@ -104,6 +108,7 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
             dtypes=("bfloat16", "float16", "float32"),
             limited_by=Limiter.COMPUTE,
             static_bytes=("weight_bytes",),
+            process_bytes=process_bytes,
         ),
         overload=Overload(
             queue_limit=Work(input_tokens=2_097_152),
@@ -113,10 +118,21 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
         ),
         contracts=contracts,
         engine=f"headpond_workloads.{name}.engine.load:load",
+        efforts=efforts,
         exporter=exporter,
         compared=compared,
         tallies=(Tally(name="padded_tokens", summary="Tokens of padding that were computed."),),
+        gen_ai=GenAi(operation=operation, usage={"input_tokens": "gen_ai.usage.input_tokens"}),
         metric_aliases=(
+            MetricAlias(
+                name="gen_ai_server_request_duration_seconds",
+                measure="total_s",
+                labels={
+                    "gen_ai_operation_name": operation or name,
+                    "gen_ai_provider_name": "headpond",
+                    "gen_ai_request_model": "{model}",
+                },
+            ),
             MetricAlias(name="te_queue_size", measure="waiting"),
             MetricAlias(name="te_request_duration", measure="total_s"),
             MetricAlias(name="te_request_queue_duration", measure="queue_s"),

@@ -16,6 +16,7 @@ from headpond.record import (
     Dim,
     Failure,
     Fit,
+    GenAi,
     Limiter,
     MetricAlias,
     Overload,
@@ -31,6 +32,7 @@ from headpond.state import StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.generation.compared import compared
 from headpond_workloads.generation.dialects import routes
+from headpond_workloads.generation.effort import efforts, process_bytes
 from headpond_workloads.generation.schema_fields import MAX_ITEMS
 
 
@@ -43,6 +45,14 @@ def cost(shape: Shape) -> Work:
     uncached = max(1, shape["prompt_tokens"] - shape["cached_tokens"])
     return Work(input_tokens=uncached, output_tokens=shape["max_output_tokens"])
 
+
+_OPERATION = "chat"
+_GEN_AI = {
+    "gen_ai_operation_name": _OPERATION,
+    "gen_ai_provider_name": "headpond",
+    "gen_ai_request_model": "{model}",
+}
+"""Labels by OpenTelemetry's conventions for generative AI."""
 
 _QUALITY = "greedy tokens equal transformers' generate in float32"
 
@@ -80,6 +90,9 @@ record = WorkloadRecord(
         "context_tokens",
         "vocab_tokens",
         "weight_bytes",
+        "layer_weights",
+        "head_weights",
+        "read_bytes",
         "block_tokens",
     ),
     state=(
@@ -116,6 +129,7 @@ record = WorkloadRecord(
         dtypes=("bfloat16", "float16", "float32"),
         limited_by=Limiter.MEMORY_BANDWIDTH,
         static_bytes=("weight_bytes",),
+        process_bytes=process_bytes,
     ),
     overload=Overload(
         queue_limit=Work(input_tokens=131_072, output_tokens=65_536),
@@ -156,13 +170,32 @@ record = WorkloadRecord(
     ),
     engine="headpond_workloads.generation.engine.load:load",
     compared=compared,
+    efforts=efforts,
     tallies=(
         Tally(name="prefix_cache_queries", summary="Prompt tokens looked up in the prefix cache."),
         Tally(name="prefix_cache_hits", summary="Prompt tokens found there."),
         Tally(name="draft_tokens", summary="Tokens that were drafted."),
         Tally(name="accepted_draft_tokens", summary="Drafted tokens that were accepted."),
     ),
+    gen_ai=GenAi(
+        operation=_OPERATION,
+        usage={
+            "input_tokens": "gen_ai.usage.input_tokens",
+            "output_tokens": "gen_ai.usage.output_tokens",
+        },
+    ),
     metric_aliases=(
+        MetricAlias(
+            name="gen_ai_server_request_duration_seconds", measure="total_s", labels=_GEN_AI
+        ),
+        MetricAlias(
+            name="gen_ai_server_time_to_first_token_seconds",
+            measure="first_output_s",
+            labels=_GEN_AI,
+        ),
+        MetricAlias(
+            name="gen_ai_server_time_per_output_token_seconds", measure="gap_s", labels=_GEN_AI
+        ),
         MetricAlias(name="vllm:num_requests_running", measure="running"),
         MetricAlias(name="vllm:num_requests_waiting", measure="waiting"),
         MetricAlias(name="vllm:kv_cache_usage_perc", measure="state_used_ratio"),

@@ -33,6 +33,7 @@ from headpond.state import StateTerm
 from headpond.units import Work, WorkUnit
 from headpond_workloads.speech.compared import compared
 from headpond_workloads.speech.dialects import routes
+from headpond_workloads.speech.effort import efforts, process_bytes
 
 MAX_AUDIO_MS = 2 * 3_600_000
 """The longest file or session; a bundle's `limits.audio_ms` may say less."""
@@ -93,6 +94,7 @@ record = WorkloadRecord(
         dtypes=("float32", "bfloat16"),
         limited_by=Limiter.COMPUTE,
         static_bytes=("weight_bytes",),
+        process_bytes=process_bytes,
     ),
     overload=Overload(
         queue_limit=Work(audio_ms=4 * 3_600_000),
@@ -143,6 +145,7 @@ record = WorkloadRecord(
     ),
     engine="headpond_workloads.speech.engine.load:load",
     compared=compared,
+    efforts=efforts,
     panel="headpond_workloads.speech.panel",
     tallies=(
         Tally(name="utterances", summary="Utterances that were given final text."),

@@ -30,6 +30,7 @@ from headpond.units import Work, WorkUnit
 from headpond_workloads.oip.errors import oip_unserved
 from headpond_workloads.vision.compared import compared
 from headpond_workloads.vision.dialects import routes
+from headpond_workloads.vision.effort import efforts, process_bytes
 from headpond_workloads.vision.schema import MAX_IMAGES
 
 MAX_PIXELS = 50_000_000
@@ -111,6 +112,7 @@ record = WorkloadRecord(
         dtypes=("float32", "bfloat16", "float16"),
         limited_by=Limiter.CODEC,
         static_bytes=("weight_bytes",),
+        process_bytes=process_bytes,
     ),
     overload=Overload(
         queue_limit=Work(images=1024, pixels=4_000_000_000),
@@ -151,6 +153,7 @@ record = WorkloadRecord(
     ),
     engine="headpond_workloads.vision.engine.load:load",
     compared=compared,
+    efforts=efforts,
     exporter="headpond_workloads.vision.engine.exporter:export",
     unserved=oip_unserved,
 )

@@ -91,6 +91,9 @@ def _symbols(reading: Reading, block_tokens: int, options: Options) -> Mapping[s
         "context_tokens": reading.context_tokens,
         "vocab_tokens": reading.vocab_tokens,
         "weight_bytes": reading.quantized_bytes(options.quantization),
+        "layer_weights": reading.layer_weights,
+        "head_weights": reading.head_weights,
+        "read_bytes": reading.read_bytes(options.quantization),
         "block_tokens": block_tokens,
     }
 

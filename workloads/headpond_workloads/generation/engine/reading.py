@@ -124,7 +124,13 @@ class Reading(_Part):
         if quantization is None:
             return self.weight_bytes
         kept = self.weight_bytes - self.layer_weights * DTYPE_BYTES[self.dtype]
-        return kept + self.layer_weights * _WEIGHT_BITS[quantization] // 8 + self.head_weights
+        return kept + self.read_bytes(quantization)
+
+    def read_bytes(self, quantization: str | None) -> int:
+        """Return the bytes of the weights that a token is multiplied with, head included."""
+        if quantization is None:
+            return (self.layer_weights + self.head_weights) * DTYPE_BYTES[self.dtype]
+        return self.layer_weights * _WEIGHT_BITS[quantization] // 8 + self.head_weights
 
 
 def read(folder: Path, bundle: Bundle) -> Reading:

@@ -1,0 +1,1 @@
+"""Grafana dashboards and Prometheus alert rules, derived from the workload records."""
