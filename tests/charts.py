@@ -1,0 +1,176 @@
+"""The Helm chart, rendered by a real Helm engine, and what a cluster would say of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+import helm_python
+import jsonschema_rs
+import kubernetes_validate  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+CHART = ROOT / "helm/headpond"
+CRDS_ENV = "HEADPOND_KUBERAY_CRDS"
+KUBERNETES = "1.37"
+
+Node = dict[str, object]
+"""A mapping of a manifest or of values."""
+
+
+def render(
+    values: Mapping[str, object] | None = None,
+    *,
+    chart: Path = CHART,
+    name: str = "demo",
+    is_upgrade: bool = False,
+) -> list[Node]:
+    """Return every manifest of the chart, in order of its files.
+
+    Raises:
+        helm_python.HelmError: The values are refused, or a template fails.
+    """
+    texts = rendered(values, chart=chart, name=name, is_upgrade=is_upgrade)
+    manifests = [text for path, text in sorted(texts.items()) if path.endswith((".yaml", ".yml"))]
+    return [
+        manifest
+        for text in manifests
+        for manifest in yaml.load_all(text, Loader=StrictLoader)
+        if manifest is not None
+    ]
+
+
+def rendered(
+    values: Mapping[str, object] | None = None,
+    *,
+    chart: Path = CHART,
+    name: str = "demo",
+    is_upgrade: bool = False,
+) -> dict[str, str]:
+    """Return the text of each rendered file by its path."""
+    with helm_python.Chart.load(chart) as loaded:
+        return loaded.render(
+            dict(values or {}),
+            name=name,
+            namespace="models",
+            is_install=not is_upgrade,
+            is_upgrade=is_upgrade,
+        )
+
+
+def refusal(values: Mapping[str, object]) -> str:
+    """Return what the chart says of values that it must refuse."""
+    with pytest.raises(helm_python.HelmError) as refused:
+        render(values)
+    return str(refused.value)
+
+
+class StrictLoader(yaml.SafeLoader):
+    """YAML as an API server reads it: a key that stands twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
+        """Return the mapping, unless a key stands twice."""
+        keys = [key.value for key, _ in node.value]
+        if len(keys) != len(set(keys)):
+            raise yaml.YAMLError(f"a key stands twice: {sorted(keys)}")
+        return cast("dict[object, object]", super().construct_mapping(node, deep))
+
+
+StrictLoader.add_constructor(
+    "tag:yaml.org,2002:map", lambda loader, node: loader.construct_mapping(node, deep=True)
+)
+
+
+def of_kind(manifests: Sequence[Node], kind: str) -> list[Node]:
+    """Return the manifests of a kind."""
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
+
+
+def at(node: object, path: str) -> object:
+    """Return what lies at a dotted path; a part that is a number is an index."""
+    for part in path.split("."):
+        node = node[int(part)] if isinstance(node, list) else cast("Node", node)[part]
+    return node
+
+
+def ray_service(values: Mapping[str, object] | None = None) -> Node:
+    """Return the RayService of some values."""
+    (service,) = of_kind(render(values), "RayService")
+    return service
+
+
+def serve_config(values: Mapping[str, object] | None = None) -> Node:
+    """Return the Serve config of some values."""
+    config = yaml.safe_load(str(at(ray_service(values), "spec.serveConfigV2")))
+    return cast("Node", config)
+
+
+def pod_templates(service: Node) -> dict[str, Node]:
+    """Return the pod template of the head and of each worker group, by the group's name."""
+    cluster = cast("Node", at(service, "spec.rayClusterConfig"))
+    groups = cast("list[Node]", cluster["workerGroupSpecs"])
+    templates = {str(group["groupName"]): cast("Node", group["template"]) for group in groups}
+    return {"head": cast("Node", at(cluster, "headGroupSpec.template")), **templates}
+
+
+def check_manifest(manifest: Node) -> None:
+    """Check a manifest as the API server would: strictly, against the schema of its kind.
+
+    Raises:
+        kubernetes_validate.ValidationError: A field is unknown, missing or wrong.
+        jsonschema_rs.ValidationError: The same, of a RayService.
+    """
+    group = str(manifest["apiVersion"]).rpartition("/")[0]
+    if group == "ray.io":
+        kuberay_schema().validate(manifest)
+    elif "." not in group or group.endswith(".k8s.io"):
+        if not group.startswith(("gateway.", "inference.")):
+            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+@cache
+def kuberay_schema() -> jsonschema_rs.Draft202012Validator:
+    """Return the RayService's schema, made strict; skips the test where there is no CRD."""
+    folder = os.environ.get(CRDS_ENV)
+    path = Path(folder or "", "ray.io_rayservices.yaml")
+    if folder is None or not path.is_file():
+        pytest.skip(f"RAYSERVICES ARE NOT CHECKED: {CRDS_ENV} names no folder with {path.name}")
+    crd = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader"))  # noqa: S506
+    (version,) = (found for found in crd["spec"]["versions"] if found["name"] == "v1")
+    return jsonschema_rs.Draft202012Validator(_strict(version["schema"]["openAPIV3Schema"]))
+
+
+def _strict(schema: object) -> object:
+    """Turn a CRD's schema into one that a server's strict field validation equals."""
+    if isinstance(schema, list):
+        return [_strict(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    properties = schema.get("properties")
+    strict = {key: _strict(part) for key, part in schema.items() if key not in _DROPPED}
+    if isinstance(properties, dict):
+        strict["properties"] = {name: _strict(part) for name, part in properties.items()}
+        # The server fills defaults in before it looks for what is missing.
+        needed = [name for name in schema.get("required", ()) if "default" not in properties[name]]
+        strict["required"] = needed
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            strict["additionalProperties"] = False
+        if "apiVersion" in properties:
+            strict["properties"]["metadata"] = {"type": "object"}
+    return strict
+
+
+_DROPPED = frozenset({"properties", "required", "default", "format", "description"})
+
+
+def walk(node: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Yield every part of a document with its dotted path."""
+    yield path, node
+    parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, part in parts:
+        yield from walk(part, f"{path}.{key}" if path else str(key))
