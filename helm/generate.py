@@ -22,7 +22,7 @@ from headpond.jobs.settings import JobStore
 from headpond.planner import plan_memory
 from headpond.ray_env import RAY_ENV
 from headpond.registry import workloads
-from headpond.settings import ApiKey, Settings
+from headpond.settings import Settings
 
 HERE = Path(__file__).parent
 BUNDLES = HERE.parent / "bundles"
@@ -36,7 +36,6 @@ OWNED: Mapping[str, tuple[type[BaseModel], frozenset[str]]] = {
     "jobsArgs": (JobWorkerArgs, frozenset({"store", "settings"})),
     "jobStore": (JobStore, frozenset({"folder"})),
     "settings": (Settings, frozenset({"keys", "keys_file"})),
-    "apiKey": (ApiKey, frozenset()),
 }
 """Definitions of the schema that the platform's own models are, less what the chart fills in."""
 

@@ -22,6 +22,17 @@ KUBERNETES = "1.37"
 Node = dict[str, object]
 """A mapping of a manifest or of values."""
 
+CASES: Mapping[str, Node] = {
+    "default": {},
+    **{
+        path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "tests/helm/values").glob("*.yaml"))
+    },
+}
+"""Values by name, each of another kind of cluster."""
+
+cases = pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
+
 
 def render(
     values: Mapping[str, object] | None = None,

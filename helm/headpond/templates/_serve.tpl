@@ -66,13 +66,15 @@
 {{- $options := include "headpond.replicas" (dict "root" . "of" .Values.router) | fromJson -}}
 {{- $_ := set $options "user_config" (dict "aliases" (include "headpond.aliases" . | fromJson)) -}}
 {{- $group := include "headpond.groupName" (dict "entry" .Values.router "own" "router") -}}
-{{- $deployment := include "headpond.deployment" (dict "name" "Router" "options" $options "actor" (dict "num_cpus" (include "headpond.cpus" (dict "entry" .Values.router "shared" .Values.router.cpus) | float64)) "group" $group) | fromJson -}}
+{{- $cpus := include "headpond.cpus" (dict "entry" .Values.router "shared" .Values.router.cpus) | float64 -}}
+{{- $deployment := include "headpond.deployment" (dict "name" "Router" "options" $options "actor" (dict "num_cpus" $cpus) "group" $group) | fromJson -}}
 {{- $applications = append $applications (dict "name" "router" "route_prefix" "/" "import_path" "headpond.router:build" "args" $args "deployments" (list $deployment)) -}}
 
 {{- if .Values.jobs.enabled -}}
 {{- $args := merge (dict "store" (include "headpond.jobStore" . | fromJson) "settings" $settings) .Values.jobs.args -}}
 {{- $group := include "headpond.groupName" (dict "entry" .Values.jobs "own" "jobs") -}}
-{{- $deployment := include "headpond.deployment" (dict "name" "JobWorker" "options" dict "actor" (dict "num_cpus" (include "headpond.cpus" (dict "entry" .Values.jobs "shared" .Values.jobs.cpus) | float64)) "group" $group) | fromJson -}}
+{{- $cpus := include "headpond.cpus" (dict "entry" .Values.jobs "shared" .Values.jobs.cpus) | float64 -}}
+{{- $deployment := include "headpond.deployment" (dict "name" "JobWorker" "options" dict "actor" (dict "num_cpus" $cpus) "group" $group) | fromJson -}}
 {{- $applications = append $applications (dict "name" "jobs" "route_prefix" nil "import_path" "headpond.jobs.deployment:build" "args" $args "deployments" (list $deployment)) -}}
 {{- end -}}
 
@@ -83,7 +85,8 @@
 {{- $device := include "headpond.device" (dict "model" . "pods" $pods) -}}
 {{- $bundle := include "headpond.bundle" (dict "root" $root "name" .bundle) | fromJson -}}
 {{- $args := merge (dict "bundle" $bundle.path "alias" $alias "settings" $settings "device" $device) (.args | default dict) -}}
-{{- $actor := dict "num_cpus" ((.args | default dict).threads | default 1) "num_gpus" (ternary 0 1 (eq $device "cpu")) -}}
+{{- $cpus := include "headpond.cpus" (dict "entry" . "shared" ((.args | default dict).threads | default 1)) | float64 -}}
+{{- $actor := dict "num_cpus" $cpus "num_gpus" (ternary 0 1 (eq $device "cpu")) -}}
 {{- $options := include "headpond.replicas" (dict "root" $root "of" .) | fromJson -}}
 {{- $deployment := include "headpond.deployment" (dict "name" "Model" "options" $options "actor" $actor "group" $group) | fromJson -}}
 {{- $applications = append $applications (dict "name" .name "route_prefix" (printf "/models/%s" $alias) "import_path" "headpond.deployment:build" "args" $args "deployments" (list $deployment)) -}}
