@@ -123,12 +123,37 @@ def test_a_model_with_pods_of_its_own_is_an_inference_pool() -> None:
 def test_policies_select_the_pods_they_are_for() -> None:
     manifests = render(CASES["fleet"])
     templates = pod_templates(ray_service(CASES["fleet"]))
-    for policy in of_kind(manifests, "NetworkPolicy"):
-        wanted = at(policy, "spec.podSelector.matchLabels")
-        for template in templates.values():
-            assert wanted.items() <= at(template, "metadata.labels").items()  # type: ignore[attr-defined]
+    selected = {
+        str(at(policy, "metadata.name")): {
+            group
+            for group, template in templates.items()
+            if at(policy, "spec.podSelector.matchLabels").items()  # type: ignore[attr-defined]
+            <= at(template, "metadata.labels").items()  # type: ignore[attr-defined]
+        }
+        for policy in of_kind(manifests, "NetworkPolicy")
+    }
+    assert selected == {
+        "demo-headpond": set(templates),
+        "demo-headpond-operator": set(templates),
+        "demo-headpond-monitoring": {"head"},
+    }
     restricted = next(p for p in of_kind(manifests, "NetworkPolicy") if "egress" in p["spec"])  # type: ignore[operator]
     assert "10.0.0.0/8" in str(at(restricted, "spec.egress"))
+
+
+def test_who_may_ask_is_who_was_named() -> None:
+    # Policies add up: one that is wider undoes all others.
+    doors: list[tuple[str, str]] = []
+    for policy in of_kind(render(CASES["fleet"]), "NetworkPolicy"):
+        for rule in at(policy, "spec.ingress"):  # type: ignore[attr-defined]
+            if {"port": "serve"} in rule.get("ports", []):
+                component = policy["spec"]["podSelector"]["matchLabels"]  # type: ignore[index]
+                doors.append((str(component.get("app.kubernetes.io/component")), str(rule["from"])))
+    assert [(component, "gateways" in peers) for component, peers in doors] == [
+        ("None", True),
+        ("head", False),
+    ]
+    assert "monitoring" in doors[1][1]
 
 
 def test_dashboards_and_alerts_are_taken_as_they_lie(tmp_path: Path) -> None:

@@ -165,6 +165,13 @@ REFUSED: dict[str, tuple[Node, str]] = {
         {"keys": {"existingSecret": "s", "hashed": [{"key_sha256": "a" * 64}]}},
         "keys has both existingSecret and hashed: keep one",
     ),
+    "clients, and a monitor from anywhere": (
+        {
+            "networkPolicy": {"clients": [{"podSelector": {}}]},
+            "monitoring": {"podMonitor": {"enabled": True}},
+        },
+        "Prometheus asks too: set networkPolicy.monitoring to where it runs",
+    ),
     "a monitor without a key": (
         {"keys": {"existingSecret": "s"}, "monitoring": {"podMonitor": {"enabled": True}}},
         "set monitoring.podMonitor.bearerTokenSecret, or settings.metrics_open: true",

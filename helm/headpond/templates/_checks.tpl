@@ -226,5 +226,9 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- if and $monitor.enabled (include "headpond.hasKeys" .) (not $monitor.bearerTokenSecret.name) (not .Values.settings.metrics_open) -}}
 {{- $problems = append $problems "monitoring.podMonitor can't read /metrics without a key: set monitoring.podMonitor.bearerTokenSecret, or settings.metrics_open: true" -}}
 {{- end -}}
+{{- $policy := .Values.networkPolicy -}}
+{{- if and $policy.enabled $policy.clients $monitor.enabled (not $policy.monitoring) -}}
+{{- $problems = append $problems "networkPolicy.clients says who may ask, and Prometheus asks too: set networkPolicy.monitoring to where it runs" -}}
+{{- end -}}
 {{ toJson (dict "problems" $problems) }}
 {{- end -}}
