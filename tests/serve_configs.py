@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 with warnings.catch_warnings():
     # Ray's own use of pydantic is deprecated; nobody here can change it.
     warnings.simplefilter("ignore")
-    from headpond.local_ray import parse_config
     from ray.serve.config import AutoscalingConfig
+
+    from headpond.local_ray import parse_config
 
 if TYPE_CHECKING:
     from ray.serve.schema import ServeDeploySchema

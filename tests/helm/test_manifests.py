@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from copy import deepcopy
 from pathlib import Path
 
 import helm_python
 import jsonschema_rs
+import kubernetes_validate  # type: ignore[import-untyped]
+import pytest
 import yaml
 
 from charts import (
@@ -22,12 +25,43 @@ from charts import (
     render,
 )
 
+
 @cases
 def test_every_manifest_is_valid(values: Node) -> None:
     manifests = render(values)
     assert len(manifests) >= 4
     for manifest in manifests:
         check_manifest(manifest)
+
+
+def misspelt(manifest: Node, parent: str, name: str, given: str) -> Node:
+    """A copy of a manifest with a field under another name."""
+    copy = deepcopy(manifest)
+    fields = at(copy, parent)
+    assert isinstance(fields, dict)
+    fields[given] = fields.pop(name)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("parent", "name", "given"),
+    [
+        ("spec", "serveConfigV2", "serveConfig"),
+        ("spec.upgradeStrategy", "type", "kind"),
+        ("spec.rayClusterConfig.headGroupSpec", "template", "pod"),
+        ("spec.rayClusterConfig.workerGroupSpecs.0", "maxReplicas", "maxPods"),
+        ("spec.rayClusterConfig.headGroupSpec.template.spec", "containers", "container"),
+    ],
+)
+def test_a_misspelt_field_of_a_rayservice_is_found(parent: str, name: str, given: str) -> None:
+    with pytest.raises(jsonschema_rs.ValidationError):
+        check_manifest(misspelt(ray_service(), parent, name, given))
+
+
+def test_a_misspelt_field_of_a_policy_is_found() -> None:
+    policy = of_kind(render(), "NetworkPolicy")[0]
+    with pytest.raises(kubernetes_validate.ValidationError):
+        check_manifest(misspelt(policy, "spec", "ingress", "ingres"))
 
 
 @cases
@@ -95,7 +129,10 @@ def test_a_gpu_is_only_where_it_was_asked_for() -> None:
 
 def test_a_budget_lets_one_pod_go_and_never_blocks_the_only_one() -> None:
     budgets = of_kind(render(CASES["fleet"]), "PodDisruptionBudget")
-    kept = {at(b, "spec.selector.matchLabels.headpond/group"): at(b, "spec.minAvailable") for b in budgets}
+    kept = {
+        at(b, "spec.selector.matchLabels.headpond/group"): at(b, "spec.minAvailable")
+        for b in budgets
+    }
     # A RayCluster has no scale, so Kubernetes takes counts of what stays, and nothing else.
     assert kept == {"router": 2, "small": 1, "chat-v1": 1}
     assert not of_kind(render(), "PodDisruptionBudget")
@@ -164,7 +201,9 @@ def test_dashboards_and_alerts_are_taken_as_they_lie(tmp_path: Path) -> None:
     rule = "groups:\n- name: own\n  rules:\n  - {alert: A, expr: up == 0, annotations: {s: '{{ $value }}'}}\n"
     (chart / "files/alerts.yaml").write_text(rule)
     manifests = render(CASES["fleet"], chart=chart)
-    (maps) = [m for m in of_kind(manifests, "ConfigMap") if "dashboard-my-view" in str(m["metadata"])]
+    (maps) = [
+        m for m in of_kind(manifests, "ConfigMap") if "dashboard-my-view" in str(m["metadata"])
+    ]
     assert at(maps, "0.data") == {"My_View.json": '{"title": "{{ model }}"}\n'}
     assert at(maps, "0.metadata.labels.grafana_dashboard") == "1"
     (rules,) = of_kind(manifests, "PrometheusRule")

@@ -12,7 +12,12 @@ GPU: Node = {"resources": {"cpu": 8, "memory": "32Gi"}, "gpu": {"kind": "nvidia-
 
 def model(**fields: object) -> Node:
     """A model that is well, but for what is given."""
-    return {"name": "m", "workload": "embedding", "bundle": "all-minilm-l6-v2", "pool": "cpu"} | fields
+    return {
+        "name": "m",
+        "workload": "embedding",
+        "bundle": "all-minilm-l6-v2",
+        "pool": "cpu",
+    } | fields
 
 
 def models(*listed: Node) -> Node:
@@ -31,8 +36,10 @@ INCREMENTAL: Node = {"strategy": "NewClusterWithIncrementalUpgrade", "gatewayCla
 REFUSED: dict[str, tuple[Node, str]] = {
     "unknown workload": (
         models(model(workload="translation")),
-        "models[0] (m): there is no workload \"translation\": use one of diffusion, embedding, "
-        "generation, reranking, speech, vision",
+        (
+            'models[0] (m): there is no workload "translation": use one of diffusion, embedding, '
+            "generation, reranking, speech, vision"
+        ),
     ),
     "unknown bundle": (
         models(model(bundle="all-minilm")),
@@ -44,10 +51,13 @@ REFUSED: dict[str, tuple[Node, str]] = {
     ),
     "two models with one alias": (
         models(model(alias="a"), model(name="n", alias="a")),
-        "models[1] (n): alias \"a\" is m's already: give each model its own",
+        'models[1] (n): alias "a" is m\'s already: give each model its own',
     ),
     "two models with one name": (models(model(), model(alias="b")), "models[0] has this name too"),
-    "a name that is the platform's": (models(model(name="jobs")), "this name is the platform's own"),
+    "a name that is the platform's": (
+        models(model(name="jobs")),
+        "this name is the platform's own",
+    ),
     "least above most": (
         models(model(autoscaling={"min_replicas": 4, "max_replicas": 2})),
         "models[0] (m): autoscaling.min_replicas 4 is more than max_replicas 2",
@@ -73,17 +83,22 @@ REFUSED: dict[str, tuple[Node, str]] = {
     "GPU memory below the plan": (
         {"bundles": BIG}
         | models(own(workload="generation", bundle="big", pods=GPU, args={"state_bytes": "8GiB"})),
-        'bundle "big" needs 24576 MiB (16384 MiB of weights, 8192 MiB for requests by '
-        "args.state_bytes), and a nvidia-l4 has 21504 MiB after its reserve of 1024 MiB: lower "
-        "args.state_bytes, or give it more memory",
+        (
+            'bundle "big" needs 24576 MiB (16384 MiB of weights, 8192 MiB for requests by '
+            "args.state_bytes), and a nvidia-l4 has 21504 MiB after its reserve of 1024 MiB: lower "
+            "args.state_bytes, or give it more memory"
+        ),
     ),
     "GPU memory below a manifest's plan": (
         {
             "bundles": {
                 "big": {
                     "manifest": {
-                        "name": "big", "version": "1.0.0", "workload": "generation",
-                        "artifacts": [], "model": {"weight_bytes": 25 * 2**30},
+                        "name": "big",
+                        "version": "1.0.0",
+                        "workload": "generation",
+                        "artifacts": [],
+                        "model": {"weight_bytes": 25 * 2**30},
                     }
                 }
             }
