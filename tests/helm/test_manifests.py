@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 from copy import deepcopy
 from pathlib import Path
@@ -208,6 +209,28 @@ def test_dashboards_and_alerts_are_taken_as_they_lie(tmp_path: Path) -> None:
     assert at(maps, "0.metadata.labels.grafana_dashboard") == "1"
     (rules,) = of_kind(manifests, "PrometheusRule")
     assert rules["spec"] == yaml.safe_load(rule)
+
+
+def test_stores_of_the_charts_own_have_a_password_that_the_pods_know() -> None:
+    values = {
+        "jobs": {"enabled": True, "store": {"objects": "s3://b/p"}},
+        "postgresql": {"enabled": True},
+        "valkey": {"enabled": True},
+        "gcsFaultTolerance": {"enabled": True},
+    }
+    manifests = render(values)
+    secrets = {str(at(secret, "metadata.name")): secret for secret in of_kind(manifests, "Secret")}
+    assert set(secrets) == {"demo-postgresql", "demo-valkey"}
+    for secret in secrets.values():
+        assert len(base64.b64decode(str(at(secret, "data.password")))) == 32
+    (service,) = of_kind(manifests, "RayService")
+    head = str(pod_templates(service)["head"])
+    assert "{'name': 'demo-postgresql', 'key': 'password'}" in head
+    options = at(service, "spec.rayClusterConfig.gcsFaultToleranceOptions")
+    assert at(options, "redisPassword.valueFrom.secretKeyRef.name") == "demo-valkey"
+    assert at(options, "redisAddress") == "redis://demo-valkey:6379"
+    services = {str(at(one, "metadata.name")) for one in of_kind(manifests, "Service")}
+    assert services == set(secrets)
 
 
 def test_a_first_bundle_or_key_changes_no_pod() -> None:

@@ -110,6 +110,14 @@ REFUSED: dict[str, tuple[Node, str]] = {
         {"bundles": BIG} | models(model(workload="generation", bundle="big")),
         "and a pod has 4920 MiB after its reserve of 1224 MiB",
     ),
+    "a bundle on a volume that is none": (
+        {"bundles": BIG} | models(own(workload="generation", bundle="big", pods=GPU)),
+        'bundle "big" lies at /models/big, and nothing is mounted there: add its volume',
+    ),
+    "a pool that is too small": (
+        models(model(replicas=4, args={"threads": 3})),
+        'pool "cpu": what is to run in it reserves 12.5 CPUs, and its pods have 9 at most',
+    ),
     "more threads than CPUs": (
         models(model(args={"threads": 8})),
         "a replica reserves 8 CPUs (args.threads), and its pods have 3: it would never be placed",
@@ -203,6 +211,7 @@ MISTYPED: dict[str, tuple[Node, str]] = {
     "no name": ({"models": [{"workload": "embedding", "bundle": "x"}]}, "name"),
     "a tag that moves": ({"image": {"cpu": {"tag": "latest"}}}, "tag"),
     "a size that is none": ({"cache": {"sizeLimit": "much"}}, "sizeLimit"),
+    "a store's mistake": ({"postgresql": {"storage": {"sise": "1Gi"}}}, "sise"),
     "a bundle of half a description": ({"bundles": {"x": {"path": "/x"}}}, "bundles"),
 }
 

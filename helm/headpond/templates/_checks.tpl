@@ -9,7 +9,7 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- $problems = concat $problems $found.problems -}}
 {{- end -}}
 {{- if not $problems -}}{{/* The others look up what these have found to be there. */}}
-{{- range list "models" "aliases" "jobs" "upgrade" "doors" -}}
+{{- range list "models" "room" "aliases" "jobs" "upgrade" "doors" -}}
 {{- $found := include (printf "headpond.check.%s" .) $ | fromJson -}}
 {{- $problems = concat $problems $found.problems -}}
 {{- end -}}
@@ -118,6 +118,13 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- if gt (float64 ($args.threads | default 1)) (float64 $pods.resources.cpu) -}}
 {{- $problems = append $problems (printf "%s: a replica reserves %v CPUs (args.threads), and its pods have %v: it would never be placed" $what ($args.threads | default 1) $pods.resources.cpu) -}}
 {{- end -}}
+{{- $mounted := or (not (hasPrefix "/" $bundle.path)) (hasPrefix "/etc/headpond/bundles/" $bundle.path) -}}
+{{- range $root.Values.extraVolumeMounts -}}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) $bundle.path }}{{ $mounted = true }}{{ end -}}
+{{- end -}}
+{{- if not $mounted -}}
+{{- $problems = append $problems (printf "%s: bundle %q lies at %s, and nothing is mounted there: add its volume to extraVolumes and extraVolumeMounts" $what .bundle $bundle.path) -}}
+{{- end -}}
 {{- $state := include "headpond.bytes" ($args.state_bytes | default $catalogue.stateBytes) | int64 -}}
 {{- $needed := add (int64 $bundle.staticBytes) $state -}}
 {{- $where := "a pod" -}}
@@ -132,6 +139,33 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- if gt $needed $usable -}}
 {{- $problems = append $problems (printf "%s: bundle %q needs %s (%s of weights, %s for requests by args.state_bytes), and %s has %s after its reserve of %s: lower args.state_bytes, or give it more memory" $what .bundle (include "headpond.mib" $needed) (include "headpond.mib" $bundle.staticBytes) (include "headpond.mib" $state) $where (include "headpond.mib" $usable) (include "headpond.mib" $reserve)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{ toJson (dict "problems" $problems) }}
+{{- end -}}
+
+{{/* That a pool, as large as it may get, holds the least that is to run in it. */}}
+{{- define "headpond.check.room" -}}
+{{- $problems := list -}}
+{{- $entries := list (dict "of" .Values.router "cpus" .Values.router.cpus) -}}
+{{- if .Values.jobs.enabled -}}
+{{- $workers := dict "pool" .Values.jobs.pool "pods" .Values.jobs.pods "replicas" (.Values.jobs.args.workers | default 1) -}}
+{{- $entries = append $entries (dict "of" $workers "cpus" .Values.jobs.cpus) -}}
+{{- end -}}
+{{- range .Values.models }}{{ $entries = append $entries (dict "of" . "cpus" ((.args | default dict).threads | default 1)) }}{{ end -}}
+{{- range .Values.pools -}}
+{{- $pool := . -}}
+{{- $needed := 0.0 -}}
+{{- range $entries -}}
+{{- if and (not .of.pods) (eq .of.pool $pool.name) -}}
+{{- $replicas := .of.replicas | default 1 -}}
+{{- if .of.autoscaling }}{{ $replicas = .of.autoscaling.min_replicas }}{{ end -}}
+{{- $needed = addf $needed (mulf (float64 $replicas) (float64 .cpus)) -}}
+{{- end -}}
+{{- end -}}
+{{- $most := mulf (float64 .maxPods) (float64 .pods.resources.cpu) -}}
+{{- if gt $needed $most -}}
+{{- $problems = append $problems (printf "pool %q: what is to run in it reserves %v CPUs, and its pods have %v at most: raise maxPods or resources.cpu, or lower replicas or args.threads" .name $needed $most) -}}
 {{- end -}}
 {{- end -}}
 {{ toJson (dict "problems" $problems) }}
