@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -34,20 +34,14 @@ CASES: Mapping[str, Node] = {
 cases = pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
 
 
-def render(
-    values: Mapping[str, object] | None = None,
-    *,
-    chart: Path = CHART,
-    name: str = "demo",
-    is_upgrade: bool = False,
-) -> list[Node]:
-    """Return every manifest of the chart, in order of its files.
+def render(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -> list[Node]:
+    """Return every manifest of the chart as release `demo`, in order of its files.
 
     Raises:
         helm_python.HelmError: The values are refused, or a template fails.
     """
-    texts = rendered(values, chart=chart, name=name, is_upgrade=is_upgrade)
-    manifests = [text for path, text in sorted(texts.items()) if path.endswith((".yaml", ".yml"))]
+    texts = rendered(values, chart=chart)
+    manifests = [text for path, text in sorted(texts.items()) if path.endswith(".yaml")]
     return [
         manifest
         for text in manifests
@@ -56,22 +50,10 @@ def render(
     ]
 
 
-def rendered(
-    values: Mapping[str, object] | None = None,
-    *,
-    chart: Path = CHART,
-    name: str = "demo",
-    is_upgrade: bool = False,
-) -> dict[str, str]:
+def rendered(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -> dict[str, str]:
     """Return the text of each rendered file by its path."""
     with helm_python.Chart.load(chart) as loaded:
-        return loaded.render(
-            dict(values or {}),
-            name=name,
-            namespace="models",
-            is_install=not is_upgrade,
-            is_upgrade=is_upgrade,
-        )
+        return loaded.render(dict(values or {}), name="demo", namespace="models")
 
 
 def refusal(values: Mapping[str, object]) -> str:
@@ -84,17 +66,21 @@ def refusal(values: Mapping[str, object]) -> str:
 class StrictLoader(yaml.SafeLoader):
     """YAML as an API server reads it: a key that stands twice is an error."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, object]:
         """Return the mapping, unless a key stands twice."""
         keys = [key.value for key, _ in node.value]
         if len(keys) != len(set(keys)):
             raise yaml.YAMLError(f"a key stands twice: {sorted(keys)}")
-        return cast("dict[object, object]", super().construct_mapping(node, deep))
+        return super().construct_mapping(node, deep)
 
 
-StrictLoader.add_constructor(
-    "tag:yaml.org,2002:map", lambda loader, node: loader.construct_mapping(node, deep=True)
-)
+def _mapping(loader: StrictLoader, node: yaml.MappingNode) -> object:
+    return loader.construct_mapping(node, deep=True)
+
+
+StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def of_kind(manifests: Sequence[Node], kind: str) -> list[Node]:
@@ -154,7 +140,8 @@ def kuberay_schema() -> jsonschema_rs.Draft202012Validator:
         pytest.skip(f"RAYSERVICES ARE NOT CHECKED: {CRDS_ENV} names no folder with {path.name}")
     crd = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     (version,) = (found for found in crd["spec"]["versions"] if found["name"] == "v1")
-    return jsonschema_rs.Draft202012Validator(_strict(version["schema"]["openAPIV3Schema"]))
+    strict = cast("Node", _strict(version["schema"]["openAPIV3Schema"]))
+    return jsonschema_rs.Draft202012Validator(strict)
 
 
 def _strict(schema: object) -> object:
@@ -178,17 +165,3 @@ def _strict(schema: object) -> object:
 
 
 _DROPPED = frozenset({"properties", "required", "default", "format", "description"})
-
-
-def walk(node: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Yield every part of a document with its dotted path."""
-    yield path, node
-    parts = (
-        node.items()
-        if isinstance(node, dict)
-        else enumerate(node)
-        if isinstance(node, list)
-        else ()
-    )
-    for key, part in parts:
-        yield from walk(part, f"{path}.{key}" if path else str(key))

@@ -24,6 +24,7 @@ from charts import (
     pod_templates,
     ray_service,
     render,
+    rendered,
 )
 
 
@@ -231,6 +232,16 @@ def test_stores_of_the_charts_own_have_a_password_that_the_pods_know() -> None:
     assert at(options, "redisAddress") == "redis://demo-valkey:6379"
     services = {str(at(one, "metadata.name")) for one in of_kind(manifests, "Service")}
     assert services == set(secrets)
+
+
+def test_notes_say_what_is_open_and_what_is_off() -> None:
+    told = rendered()["headpond/templates/NOTES.txt"]
+    assert "ACCESS IS OPEN" in told
+    assert "gcsFaultTolerance" in told
+    assert "kubectl -n models port-forward service/demo-headpond-serve-svc 8000" in told
+    fleet = rendered(CASES["fleet"])["headpond/templates/NOTES.txt"]
+    assert "ACCESS" not in fleet
+    assert "https://inference.example.org" in fleet
 
 
 def test_a_first_bundle_or_key_changes_no_pod() -> None:
