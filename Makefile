@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: install demo test check bench lock
+.PHONY: install demo test check bench chart lock
 
 # Set up .venv without starting anything.
 install: $(VENV)/.ready
@@ -22,6 +22,10 @@ check: $(VENV)/.ready
 # make bench SUBJECT=router
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/$(SUBJECT).py
+
+# Bring what the Helm chart knows of the platform up to date.
+chart: $(VENV)/.ready
+	$(BIN)/python helm/generate.py
 
 lock:
 	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \

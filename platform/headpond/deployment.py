@@ -19,6 +19,7 @@ from ray import serve
 from ray.serve import Application, Deployment
 from ray.util import get_node_ip_address
 
+from headpond.autoscaling import load_of
 from headpond.backend import LocalBackend
 from headpond.bundle.loading import load_engine
 from headpond.bundle.store import open_bundle
@@ -30,6 +31,7 @@ from headpond.hop import Answered, ReplicaStatus
 from headpond.http.app import build_app
 from headpond.lane import LaneAddress
 from headpond.planner import plan_memory
+from headpond.record import Continuous
 from headpond.registry import workload
 from headpond.scheduling.loop import loop_for, slots_of
 from headpond.scheduling.write_through import WriteThrough
@@ -135,6 +137,8 @@ class Model:
             get_node_ip_address(),  # type: ignore[no-untyped-call]
         )
         self._replica_id = serve.get_replica_context().replica_id.unique_id
+        continuous = isinstance(self._backend.record.batching, Continuous)
+        self._max_slots = slots_of(args.max_slots) if continuous else None
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the direct door."""
@@ -159,6 +163,10 @@ class Model:
     async def exposition(self) -> tuple[str, str]:
         """Return the replica's ID and its metrics in the Prometheus text format."""
         return self._replica_id, await self._backend.metrics()
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Tell Serve's autoscaler how much there is to do; see `headpond.autoscaling`."""
+        return load_of(self._backend.loop.snapshot(), self._max_slots)
 
     async def check_health(self) -> None:
         """End this process when its engine stands still, once its callers are told.

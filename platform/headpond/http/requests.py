@@ -5,7 +5,7 @@ Of a WebSocket each call of its sessions is one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import perf_counter
 
 from headpond.call import Accepted, Answer, Ended, Event, Failed
@@ -16,6 +16,7 @@ from headpond.telemetry.logs import RequestLog
 from headpond.telemetry.outcomes import outcome
 from headpond.telemetry.report import RequestReport
 from headpond.telemetry.tracing import RequestTracer
+from headpond.units import Work
 
 SWITCHED = 101
 """The status of a handshake that went well, and so of every call after it."""
@@ -153,6 +154,10 @@ class CountedAnswer:
         """Let go of the call."""
         self._end(RequestCancelled())
         await self._answer.close()
+
+    def when_over(self, told: Callable[[Work], None]) -> None:
+        """Have `told` called with what the call came to, when it is over."""
+        self._answer.when_over(told)
 
     def _end(self, error: HeadpondError | None) -> None:
         if not self._over:

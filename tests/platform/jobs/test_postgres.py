@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -185,3 +186,33 @@ async def test_usage_of_many_processes_adds_up_and_is_never_counted_twice(addres
     database.close()
     midnight_s = hour_s - 12 * 3600
     assert rows == [{"start": midnight_s, "model": "echo", "unit": "output_chunks", "amount": 12}]
+
+
+async def test_a_batch_goes_on_from_a_dump(mill: Mill, address: str, tmp_path: Path) -> None:
+    # As docs/kubernetes.md has it: both stores as they were at one moment, as parts of
+    # results are deleted once they were put together.
+    async def tool(name: str, *arguments: str) -> None:
+        path = next(Path(pgserver.__file__).parent.glob(f"pginstall18/bin/{name}"))
+        process = await asyncio.create_subprocess_exec(path, *arguments)
+        assert await process.wait() == 0
+
+    dump, objects, kept = (tmp_path / name for name in ("headpond.dump", "objects", "kept"))
+    job = await mill.submit(as_jsonl([echo_line(name) for name in NAMES]))
+    worker = mill.worker(lease_s=1.0)
+    for _ in range(4):  # the input is read, and some shards are done
+        await worker.step()
+    await tool("pg_dump", "--format=custom", "--no-owner", f"--file={dump}", address)
+    await asyncio.to_thread(shutil.copytree, objects, kept)
+    await mill.drain(worker)
+    assert (await mill.job(job)).status is JobStatus.COMPLETED
+
+    restore = ("--clean", "--if-exists", "--no-owner", f"--dbname={address}", str(dump))
+    await tool("pg_restore", *restore)
+    await asyncio.to_thread(shutil.rmtree, objects)
+    await asyncio.to_thread(kept.rename, objects)
+    restored = await mill.job(job)
+    assert restored.status is JobStatus.IN_PROGRESS
+    assert 0 < restored.progress.completed < len(NAMES)
+    await mill.drain()
+    await require_exactly_once(mill, job, NAMES)
+    assert mill.computed.total() == 2 * len(NAMES) - restored.progress.completed
