@@ -16,6 +16,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".jpg": "image/jpeg",
 }
 
 

@@ -16,16 +16,17 @@ from headpond.errors import DeclarationError, NotFound
 from headpond.playground.assets import Asset, assets_of
 from headpond.record import WorkloadRecord
 
-PLAYGROUND_PATH = "/playground"
+HOME_PATH, PLAYGROUND_PATH = "/", "/playground"
 
 _SHELL, _ENTRY = "index.html", "panel.js"
 
 _HEADERS = {
-    # Nothing but what is served here; what a panel shows is text, never markup.
+    # Nothing but what is served here, and pictures that panels were answered with. What a panel
+    # shows is elements and text: browsers that know trusted types refuse markup from strings.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
-        "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
+        "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "permissions-policy": "microphone=(self), camera=(), geolocation=()",
     "x-content-type-options": "nosniff",
@@ -56,6 +57,7 @@ class Playground:
     def routes(self) -> list[Route]:
         """Return the routes of the page and of its files."""
         return [
+            Route(HOME_PATH, self._page),
             Route(PLAYGROUND_PATH, self._page),
             Route(PLAYGROUND_PATH + "/{name:path}", self._file),
         ]

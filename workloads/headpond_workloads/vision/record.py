@@ -151,4 +151,5 @@ record = WorkloadRecord(
     engine="headpond_workloads.vision.engine.load:load",
     exporter="headpond_workloads.vision.engine.exporter:export",
     unserved=oip_unserved,
+    panel="headpond_workloads.vision.panel",
 )
