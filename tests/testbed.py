@@ -28,6 +28,8 @@ FORMED = ("all-minilm-l6-v2", "minilm-maxsim", "efficientnet-lite0")
 """Bundles of workloads that form batches; their names are their aliases."""
 WORDS, WHISPER = SPEECH = ("streaming-words", "whisper-tiny-en")
 """Bundles of speech recognition, a streaming model and a chunked one; also their own aliases."""
+DIGITS = "tinysd-digits"
+"""A bundle of diffusion; also its own alias."""
 RESUME_S = 4.0
 """How long sessions are kept for clients that were cut off."""
 START_TIMEOUT_S = 300
@@ -95,7 +97,7 @@ def serve_config(folder: Path, port: int) -> Path:
                             "aliases": {
                                 "echo": {"echo": 1},
                                 MODEL: {"generation": 1},
-                                **{alias: {alias: 1} for alias in FORMED + SPEECH},
+                                **{alias: {alias: 1} for alias in (*FORMED, *SPEECH, DIGITS)},
                             }
                         },
                     }
@@ -126,7 +128,7 @@ def serve_config(folder: Path, port: int) -> Path:
             ),
             *(
                 model(alias, alias, bundle=str(ROOT / "bundles" / alias), state_bytes="64MiB")
-                for alias in SPEECH
+                for alias in (*SPEECH, DIGITS)
             ),
         ],
     }

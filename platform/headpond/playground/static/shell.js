@@ -54,7 +54,9 @@ function close() {
 
 function fill(records, models, given, jobs) {
   const modelsOf = (name) => models.filter((model) => model.workload === name);
-  const all = records.filter(({ name }) => modelsOf(name).length);
+  // In the order that the deployer names the models in.
+  const order = [...new Set(models.map(({ workload }) => workload))];
+  const all = order.flatMap((name) => records.filter((record) => record.name === name));
   const own = (name, entry) =>
     add({ name, summary: OWN[name] }, new Platform({ name, records: all }, models, given), entry);
   own("overview", "./overview/overview.js");
@@ -91,7 +93,7 @@ function follow() {
 /** Mount a panel when it is first shown. */
 async function reveal(tab) {
   const view = views.get(tab);
-  tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+  tab.scrollIntoView({ block: "nearest", inline: "center" });
   if (view.mounted) return;
   view.mounted = true;
   try {

@@ -2,6 +2,11 @@
 
 import { make } from "../../kit/make.js";
 
+/** Return a number without the nought that they all begin with. */
+function shown(cosine) {
+  return cosine.toFixed(2).replace(/^-0.00$/, "0.00").replace(/^(-?)0/, "$1");
+}
+
 /** Return the table; `point` is called with the pair that is looked at. */
 export function heatmap(cosines, texts, point) {
   const rest = cosines.flatMap((row, i) => row.filter((_, j) => j !== i));
@@ -15,7 +20,7 @@ export function heatmap(cosines, texts, point) {
       row.map((cosine, j) => {
         const title = `${texts[i]} — ${texts[j]}`;
         const enter = { mouseenter: () => point([i, j]), mouseleave: () => point([]) };
-        const cell = make("td", { title, ...enter }, cosine.toFixed(2).replace(/^(-?)0/, "$1"));
+        const cell = make("td", { title, ...enter }, shown(cosine));
         // Shades are stretched over what there is: most sentences are somewhat alike.
         const share = (cosine - least) / (most - least || 1);
         cell.style.setProperty("--share", 100 * Math.max(0, Math.min(1, share)));

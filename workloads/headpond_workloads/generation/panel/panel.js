@@ -79,10 +79,12 @@ class Panel {
           this.#submit();
         },
       },
-      field("Your message", this.#message, "Enter sends, Shift and Enter make a new line."),
-      make("div.row", {}, this.#send, this.#stop),
+      field("Your message", this.#message),
+      this.#send,
+      this.#stop,
     );
-    return make("div.talk", {}, this.#conversation.element, composer);
+    const keys = make("small.hint", {}, "Enter sends, Shift and Enter make a new line.");
+    return make("div.talk", {}, this.#conversation.element, composer, keys);
   }
 
   #submit() {

@@ -9,17 +9,17 @@ const NUMBERS = {
   calls: "calls a second",
   running: "running",
   waiting: "waiting",
+  refused: "refused",
+  goodput: "",
+  kept: "kept its bounds",
   half: "half within",
   most: "95% within",
-  goodput: "goodput",
-  kept: "kept its bounds",
-  refused: "refused",
 };
 
 export class Card {
   #spark = new Spark();
   #values = {};
-  #state = make("progress", { max: 1, value: 0, "aria-label": "Memory of requests in use" });
+  #state = make("progress", { max: 1, value: 0, "aria-label": "Memory held by requests" });
   #stateText = make("span", {}, "idle");
   #refusals = make("p.refusals", {});
   #units;
@@ -27,7 +27,8 @@ export class Card {
   constructor(model, record) {
     this.#units = record.throughput.map(({ unit }) => unit);
     const heading = fresh("model");
-    const numbers = Object.entries(NUMBERS).map(([name, label]) => {
+    const words = { ...NUMBERS, goodput: `good ${short(this.#units[0])} a second` };
+    const numbers = Object.entries(words).map(([name, label]) => {
       this.#values[name] = make("dd", {}, "–");
       return make("div", {}, make("dt", {}, label), this.#values[name]);
     });
@@ -62,7 +63,7 @@ export class Card {
     const share = model.budgetBytes ? model.heldBytes / model.budgetBytes : 0;
     this.#state.value = share;
     this.#stateText.textContent = model.budgetBytes
-      ? `${Math.round(share * 100)}% of ${size(model.budgetBytes)} for requests in use`
+      ? `${Math.round(share * 100)}% of ${size(model.budgetBytes)} held by requests`
       : "keeps nothing between steps";
   }
 
@@ -71,7 +72,7 @@ export class Card {
     const seconds = elapsed(first, now);
     const good = grown(first.model.goodput, now.model.goodput).get(unit) ?? 0;
     const done = grown(first.model.work, now.model.work).get(unit) ?? 0;
-    this.#set("goodput", `${compact(seconds ? good / seconds : 0)} ${short(unit)}/s`);
+    this.#set("goodput", compact(seconds ? good / seconds : 0));
     this.#set("kept", done ? `${Math.round((100 * good) / done)}%` : "–");
   }
 

@@ -23,7 +23,7 @@ export async function mount(root, platform) {
     "The last minute, looked at every two seconds while this tab is open. Goodput is work whose ",
     "calls kept the latency bounds that their workload declares.",
   );
-  root.append(notice.element, grid, foot);
+  root.append(grid, notice.element, foot);
 
   async function look() {
     if (document.hidden || !root.checkVisibility()) return;
