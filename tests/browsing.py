@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvicorn
 from playwright.async_api import ConsoleMessage, Locator, Page, async_playwright, expect
 
+from headpond.http.app import ASGIApp
 from testbed import KEY, Platform
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
@@ -72,6 +76,20 @@ async def browsed(microphone: Path | None = None) -> AsyncIterator[Page]:
         finally:
             await started.close()
     assert wrong == []
+
+
+@asynccontextmanager
+async def served(app: ASGIApp) -> AsyncIterator[str]:
+    """Serve an app on this loop; yields its address."""
+    config = uvicorn.Config(app, log_level="error", lifespan="off")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await running
 
 
 async def enter(page: Page, platform: Platform, path: str = "/") -> None:

@@ -101,6 +101,14 @@ async def test_nothing_else_is_served(client: httpx2.AsyncClient, path: str) -> 
     assert answer.json()["error"]["code"] == "not_found"
 
 
+async def test_the_page_is_told_what_it_can_not_ask_without_a_key(
+    client: httpx2.AsyncClient,
+) -> None:
+    told = await client.get("/playground/server.json")
+    assert told.headers["content-type"] == "application/json"
+    assert told.json() == {"secured": True, "jobs": False}
+
+
 async def test_what_a_browser_has_is_not_sent_again(client: httpx2.AsyncClient) -> None:
     page = await client.get("/playground")
     again = await client.get("/playground", headers={"if-none-match": page.headers["etag"]})

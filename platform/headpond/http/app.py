@@ -95,7 +95,7 @@ def build_app(
         *probes.routes(),
         *Models(backend, keyring).routes(),
         *Workloads(records, keyring).routes(),
-        *Playground(records).routes(),
+        *Playground(records, secured=bool(settings.keys), jobs=jobs is not None).routes(),
         *(no_jobs() if jobs is None else jobs.routes(records, backend, keyring)),
         _openapi(records, secured=bool(settings.keys), jobs=jobs is not None),
     ]

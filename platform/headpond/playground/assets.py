@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
+from typing import Self
 
 from headpond.errors import DeclarationError
 
@@ -34,6 +35,11 @@ class Asset:
     media_type: str
     etag: str
 
+    @classmethod
+    def of(cls, content: bytes, media_type: str) -> Self:
+        """Return a file with the etag of its bytes."""
+        return cls(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+
 
 def assets_of(package: str) -> Mapping[str, Asset]:
     """Return the files of a package's folder by their paths in it, those that browsers read.
@@ -57,6 +63,4 @@ def _walk(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixP
 
 
 def _read(file: Traversable, path: PurePosixPath) -> Asset:
-    content = file.read_bytes()
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    return Asset(content, _MEDIA_TYPES[path.suffix], etag)
+    return Asset.of(file.read_bytes(), _MEDIA_TYPES[path.suffix])

@@ -6,6 +6,7 @@ addresses are relative, so it is at home in the router and below a model's own p
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from starlette.requests import Request
@@ -18,7 +19,7 @@ from headpond.record import WorkloadRecord
 
 HOME_PATH, PLAYGROUND_PATH = "/", "/playground"
 
-_SHELL, _ENTRY = "index.html", "panel.js"
+_SHELL, _ENTRY, _SERVER = "index.html", "panel.js", "server.json"
 
 _HEADERS = {
     # Nothing but what is served here, and pictures that panels were answered with. What a panel
@@ -39,13 +40,20 @@ _HEADERS = {
 class Playground:
     """Serves the page, without a key: it shows nothing of its own."""
 
-    def __init__(self, records: Sequence[WorkloadRecord]) -> None:
+    def __init__(self, records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool) -> None:
         """Read the shell, and the panel of each workload that has one.
+
+        Args:
+            records: The workloads that may be served.
+            secured: Whether the API asks for a key; the page then does at once.
+            jobs: Whether batches are kept here, and so have a tab.
 
         Raises:
             DeclarationError: A record names a panel that is not there.
         """
         self._assets = dict(assets_of("headpond.playground.static"))
+        server = json.dumps({"secured": secured, "jobs": jobs}).encode()
+        self._assets[_SERVER] = Asset.of(server, "application/json")
         for record in records:
             if record.panel is not None:
                 panel = assets_of(record.panel)

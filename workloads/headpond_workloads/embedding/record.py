@@ -41,5 +41,4 @@ record = encoder_record(
     exporter="headpond_workloads.encoders.onnx_export:export",
     unserved=oip_unserved,
     vector=vector,
-    panel="headpond_workloads.embedding.panel",
 )

@@ -19,5 +19,4 @@ record = encoder_record(
         Contract(name="scores", vouches_for="weights, precision or kernels"),
     ),
     exporter="headpond_workloads.reranking.engine.exporter:export",
-    panel="headpond_workloads.reranking.panel",
 )

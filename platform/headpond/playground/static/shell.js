@@ -30,15 +30,20 @@ async function open(given) {
   const served = new Platform({ name: "served" }, [], given);
   status.textContent = "Looking for what is served…";
   try {
+    const { secured, jobs } = await (await served.get("playground/server.json")).json();
+    if (secured && !given) {
+      status.textContent = "";
+      key.ask();
+      return;
+    }
     const [records, models] = await Promise.all(
       ["v1/workloads", "v1/models"].map(async (path) => (await served.get(path)).json()),
     );
     if (given) key.keep(given);
     change.hidden = !given;
-    const jobs = (await served.fetch("v1/batches?limit=1")).ok;
     fill(records.data, models.data, given, jobs);
   } catch (error) {
-    status.textContent = error.status === 401 && !given ? "" : told(error);
+    status.textContent = told(error);
     if (error.status === 401) key.ask();
   }
 }

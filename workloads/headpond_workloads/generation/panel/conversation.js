@@ -23,7 +23,8 @@ export class Conversation {
 
   /** What was said, as the API takes it. */
   get messages() {
-    return this.#replies.flatMap(({ asked, text }) => [
+    const heard = this.#replies.filter(({ text }) => text); // not those that failed
+    return heard.flatMap(({ asked, text }) => [
       { role: "user", content: asked },
       { role: "assistant", content: text },
     ]);

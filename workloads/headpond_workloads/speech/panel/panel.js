@@ -175,7 +175,7 @@ class Panel {
       case "error":
         // The last commit finds nothing where the last utterance has ended by itself.
         if (event.error.code === "input_audio_buffer_commit_empty") break;
-        this.#notice.fail(new Error(event.error.message), "Listening.");
+        this.#notice.fail(new Error(event.error.message));
         break;
     }
   }

@@ -7,19 +7,21 @@ export class Transcript {
   #revisable = make("span.revisable", {});
   #lines;
   #empty = make("p.empty", {}, "Nothing was said yet.");
+  #view;
 
   constructor() {
     const [final, partial] = [fresh("final"), fresh("partial")];
     const log = { role: "log", "aria-live": "polite", "aria-labelledby": final };
     this.#lines = make("ol.final", log);
+    const scrolled = { tabindex: 0, role: "group", "aria-labelledby": final };
+    this.#view = make("div.said", scrolled, this.#empty, this.#lines);
     this.element = make(
       "div",
       {},
       make("h3", { id: partial }, "Being said ", make("span.revisable", {}, "(may still change)")),
       make("p.partial", { "aria-labelledby": partial }, this.#stable, this.#revisable),
       make("h3", { id: final }, "What was said"),
-      this.#empty,
-      this.#lines,
+      this.#view,
     );
   }
 
@@ -40,5 +42,6 @@ export class Transcript {
     if (!text) return;
     this.#empty.hidden = true;
     this.#lines.append(make("li", {}, make("time", {}, when), make("span", {}, text)));
+    this.#view.scrollTop = this.#view.scrollHeight;
   }
 }

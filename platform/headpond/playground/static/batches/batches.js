@@ -4,6 +4,7 @@ import { choice, field } from "../kit/field.js";
 import { dropZone } from "../kit/drop.js";
 import { make, styled } from "../kit/make.js";
 import { Notice } from "../kit/notice.js";
+import { told } from "../kit/problem.js";
 import { Receipt } from "../kit/receipt.js";
 import { batchRoutes, exampleFile } from "./example.js";
 import { Job } from "./job.js";
@@ -24,10 +25,10 @@ class Batches {
   #endpoint;
   #notice = new Notice();
   #receipt = new Receipt();
-  #bar = make("progress", { max: 1, value: 0, hidden: true, "aria-label": "Upload" });
   #list = make("div.jobs", {});
   #empty = make("p.empty", {}, "No batch yet. Drop a file above, or run the example.");
   #jobs = new Map();
+  #starting = false;
 
   constructor(root, platform) {
     this.#root = root;
@@ -44,7 +45,6 @@ class Batches {
     const example = make("button", { type: "button", click: run }, "Run an example of 24 records");
     root.append(
       make("div.stack", {}, field("Endpoint", this.#endpoint), drop, make("div.row", {}, example)),
-      this.#bar,
       this.#notice.element,
       make("h3", {}, "Your batches"),
       this.#empty,
@@ -63,44 +63,43 @@ class Batches {
   }
 
   async #begin(file) {
-    this.#bar.hidden = false;
-    this.#bar.value = 0;
-    this.#notice.say(`Uploading ${file.name}…`);
+    const endpoint = this.#endpoint.value;
+    const job = this.#card(endpoint, file.name);
+    this.#starting = true; // else it may be listed before it is known here
     try {
-      const stored = await upload(this.#platform, file, (share) => (this.#bar.value = share));
-      const asked = {
-        input_file_id: stored.id,
-        endpoint: this.#endpoint.value,
-        completion_window: "24h",
-      };
+      const stored = await upload(this.#platform, file, (share) => job.uploaded(share));
+      const asked = { input_file_id: stored.id, endpoint, completion_window: "24h" };
       const answer = await this.#platform.post("v1/batches", asked);
-      this.#place(await answer.json());
+      const batch = await answer.json();
+      this.#jobs.set(batch.id, job);
+      job.show(batch);
       this.#notice.say(`${file.name} is taken in.`);
       this.#receipt.show(answer, samples(this.#platform, file.name, asked));
     } catch (error) {
-      this.#notice.fail(error, `${file.name} was not taken in.`);
+      job.fail(told(error));
     }
-    this.#bar.hidden = true;
+    this.#starting = false;
   }
 
-  /** Show a batch, the newest on top. */
-  #place(batch) {
-    const job = this.#jobs.get(batch.id);
-    if (job) {
-      job.show(batch);
-      return;
-    }
-    const made = new Job(batch, this.#platform, this.#notice);
-    this.#jobs.set(batch.id, made);
-    this.#list.prepend(made.element);
+  /** Return a new card, on top of the others. */
+  #card(endpoint, name) {
+    const job = new Job(endpoint, name, this.#platform, this.#notice);
+    this.#list.prepend(job.element);
     this.#empty.hidden = true;
+    return job;
+  }
+
+  #show(batch) {
+    if (!this.#jobs.has(batch.id)) this.#jobs.set(batch.id, this.#card(batch.endpoint, batch.id));
+    this.#jobs.get(batch.id).show(batch);
   }
 
   async #look() {
     if (document.hidden || !this.#root.checkVisibility()) return;
     if (this.#jobs.size && [...this.#jobs.values()].every(({ over }) => over)) return;
     const listed = await (await this.#platform.get("v1/batches?limit=10")).json();
-    for (const batch of listed.data.reverse()) this.#place(batch);
+    if (this.#starting) return;
+    for (const batch of listed.data.reverse()) this.#show(batch);
   }
 
   async #watch() {

@@ -3,7 +3,7 @@
 import { fresh, make } from "../kit/make.js";
 import { spoken } from "../kit/timing.js";
 
-export const OVER = new Set(["completed", "failed", "expired", "cancelled"]);
+const OVER = new Set(["completed", "failed", "expired", "cancelled"]);
 const SHOWN_LINES = 5;
 const SHOWN_BYTES = 64 * 1024;
 
@@ -16,10 +16,11 @@ export class Job {
   #why = make("p.why", {});
   #actions = make("div.row", {});
   #lines = make("pre.answer", { tabindex: 0, hidden: true, "aria-label": "First results" });
+  #id = make("code.id", {});
   #shown = "";
 
-  /** `notice` is told what goes wrong. */
-  constructor(batch, platform, notice) {
+  /** Begin with the file that is about to be uploaded; `notice` is told what goes wrong. */
+  constructor(endpoint, file, platform, notice) {
     this.#platform = platform;
     this.#notice = notice;
     const heading = fresh("batch");
@@ -30,7 +31,7 @@ export class Job {
       make(
         "header",
         {},
-        make("div", {}, make("h4", { id: heading }, batch.endpoint), make("code.id", {}, batch.id)),
+        make("div", {}, make("h4", { id: heading }, endpoint), this.#id),
         this.#chip,
       ),
       this.#bar,
@@ -39,21 +40,42 @@ export class Job {
       this.#actions,
       this.#lines,
     );
-    this.show(batch);
+    this.over = false;
+    this.#id.textContent = file;
+    this.#state("uploading");
+  }
+
+  /** Show how much of the file is uploaded, 0 to 1. */
+  uploaded(share) {
+    this.#bar.value = share;
+    this.#counts.textContent = `${Math.round(100 * share)}% of the file is uploaded`;
+  }
+
+  /** Say that no batch came of it, and why. */
+  fail(reason) {
+    this.over = true;
+    this.#state("failed");
+    this.#counts.textContent = "";
+    this.#why.textContent = reason;
   }
 
   /** Show the batch as it is now. */
   show(batch) {
     this.over = OVER.has(batch.status);
+    this.#id.textContent = batch.id;
+    this.#state(batch.status);
     const { total, completed, failed } = batch.request_counts;
-    this.#chip.textContent = batch.status.replace("_", " ");
-    this.#chip.dataset.status = batch.status;
     this.#bar.value = total ? (completed + failed) / total : Number(batch.status === "completed");
     this.#counts.textContent = counts(batch);
     this.#why.textContent = why(batch);
     if (this.#shown === batch.status) return; // buttons under a finger stay where they are
     this.#shown = batch.status;
     this.#actions.replaceChildren(...this.#buttons(batch));
+  }
+
+  #state(status) {
+    this.#chip.textContent = status.replace("_", " ");
+    this.#chip.dataset.status = status;
   }
 
   #buttons(batch) {

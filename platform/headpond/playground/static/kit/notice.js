@@ -16,10 +16,10 @@ export class Notice {
     if (this.status.textContent !== text) this.status.textContent = text;
   }
 
-  /** Say what went wrong, and what is the matter now. */
-  fail(error, text = "") {
+  /** Say what went wrong, after what became of it. */
+  fail(error, outcome = "") {
     const words = told(error);
-    this.status.textContent = words === undefined ? "Stopped." : text;
-    this.alert.textContent = words ?? "";
+    this.status.textContent = words === undefined ? "Stopped." : "";
+    this.alert.textContent = words === undefined ? "" : `${outcome} ${words}`.trim();
   }
 }

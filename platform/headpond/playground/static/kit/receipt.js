@@ -9,37 +9,28 @@ export class Receipt {
   #times = make("div.times", {});
   #facts = make("dl.facts", {});
   #samples = new Samples();
-  #empty;
-  #filled;
 
   /** `declared` are the phases of the workload's record. */
   constructor(declared = []) {
     this.#declared = declared;
     const heading = fresh("receipt");
-    this.#empty = make(
-      "p.empty",
-      {},
-      "Where the time went, and the same call in code, will stand here.",
-    );
-    this.#filled = make(
-      "div.receipt-body",
-      { hidden: true },
-      make("div", {}, this.#times, this.#facts),
-      this.#samples.element,
-    );
+    // Hidden until there is something: results that appear above would push it about.
     this.element = make(
       "section.receipt",
-      { "aria-labelledby": heading },
+      { "aria-labelledby": heading, hidden: true },
       make("h3", { id: heading }, "What was just done"),
-      this.#empty,
-      this.#filled,
+      make(
+        "div.receipt-body",
+        {},
+        make("div", {}, this.#times, this.#facts),
+        this.#samples.element,
+      ),
     );
   }
 
   /** Show an answer that is over, and the code by language. */
   show(answer, codes, facts = {}) {
-    this.#empty.hidden = true;
-    this.#filled.hidden = false;
+    this.element.hidden = false;
     const { phases, work, bundle, requestId } = answer;
     this.#times.replaceChildren(phases ? waterfall(phases, this.#declared) : "");
     const all = { ...facts, charged: spaced(work), bundle, request: requestId };
