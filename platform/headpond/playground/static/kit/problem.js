@@ -55,5 +55,6 @@ export function told(error) {
   if (error instanceof TypeError && /fetch|network/i.test(error.message)) {
     return "The server can't be reached. Is it still running?";
   }
+  if (error instanceof SyntaxError) return `This is not JSON: ${error.message}`;
   return error.message;
 }
