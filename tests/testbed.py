@@ -34,6 +34,8 @@ WORDS, WHISPER = SPEECH = ("streaming-words", "whisper-tiny-en")
 """Bundles of speech recognition, a streaming model and a chunked one; also their own aliases."""
 TWINS = "twins"
 """The alias of a stumbling echo with two replicas."""
+DIGITS = "tinysd-digits"
+"""A bundle of diffusion; also its own alias."""
 RESUME_S = 4.0
 """How long sessions are kept for clients that were cut off."""
 NAP: dict[str, object] = {
@@ -138,7 +140,7 @@ def serve_config(folder: Path, port: int) -> Path:
                                 TWINS: {TWINS: 1},
                                 "nap": {"nap": 1},
                                 MODEL: {"generation": 1},
-                                **{alias: {alias: 1} for alias in FORMED + SPEECH},
+                                **{alias: {alias: 1} for alias in (*FORMED, *SPEECH, DIGITS)},
                             }
                         },
                     }
@@ -180,7 +182,7 @@ def serve_config(folder: Path, port: int) -> Path:
             ),
             *(
                 model(alias, alias, bundle=str(ROOT / "bundles" / alias), state_bytes="64MiB")
-                for alias in SPEECH
+                for alias in (*SPEECH, DIGITS)
             ),
         ],
     }

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from playwright.async_api import expect
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from browsing import browsed, opened, receipt, served
 from headpond.backend import LocalBackend
 from headpond.bundle.alias import AliasTable
 from headpond.bundle.loading import load_engine
@@ -123,6 +125,20 @@ async def test_the_workload_answers_whole_and_streamed(client: httpx2.AsyncClien
     assert whole.headers["x-headpond-work"] == "words=3"
     streamed = await client.post("/v1/shout", json={**body, "stream": True})
     assert re.findall(r'data: \{"word":"(\w+)"\}', streamed.text) == ["HELLO", "WIDE", "WORLD"]
+
+
+async def test_its_panel_is_a_tab_of_the_playground(backend: LocalBackend) -> None:
+    app = build_app([backend.record], backend, Settings())
+    async with served(app) as base_url, browsed() as page:
+        await page.goto(base_url)
+        panel = await opened(page, "Shouting")
+        await panel.get_by_label("Text").fill("hello wide world")
+        await panel.get_by_role("button", name="Shout").click()
+        await expect(panel.get_by_role("status")).to_have_text("HELLO WIDE WORLD")
+        shown = await receipt(panel)
+        assert await shown.get_by_role("rowheader").all_inner_texts() == [
+            *("validate", "queue", "shout", "delivery")
+        ]
 
 
 class Shouted(BaseModel):

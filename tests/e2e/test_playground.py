@@ -1,186 +1,203 @@
-"""The playground in Chromium, with a recording as the microphone."""
+"""The playground's panels in Chromium: what is asked is answered before one's eyes."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from playwright.async_api import (
-    BrowserContext,
-    ConsoleMessage,
-    FilePayload,
-    Page,
-    async_playwright,
-    expect,
-)
+from playwright.async_api import FilePayload, Page, expect
 
-from speakers import RATE_HZ, as_wav, speech
-from testbed import KEY, WHISPER, WORDS, Platform
+from browsing import WAIT_MS, browsed, enter, opened, receipt
+from testbed import KEY, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip(
-        "NO BROWSER, so the playground is NOT tested: `apt-get install chromium`, or name one "
-        "in $CHROMIUM",
-        allow_module_level=True,
-    )
-
-SENTENCE = "go forward ten meters"
-WAIT_MS = 60_000
-
-
-@asynccontextmanager
-async def browser(microphone: Path) -> AsyncIterator[BrowserContext]:
-    """Start a browser that hears a file, once, as its microphone."""
-    arguments = [
-        "--no-sandbox",
-        "--use-fake-ui-for-media-stream",
-        "--use-fake-device-for-media-stream",
-        f"--use-file-for-fake-audio-capture={microphone}%noloop",
-        "--autoplay-policy=no-user-gesture-required",
-    ]
-    async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        try:
-            yield await started.new_context()
-        finally:
-            await started.close()
-
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    """Return a page on which nothing may go wrong that the console would tell."""
-    path = tmp_path / "spoken.wav"
-    path.write_bytes(as_wav(bytes(2 * RATE_HZ) + speech(rest_ms=3000)))
-    wrong: list[str] = []
-
-    def note(message: ConsoleMessage) -> None:
-        if message.type == "error":
-            wrong.append(message.text)
-
-    async with browser(path) as context:
-        opened = await context.new_page()
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.on("console", note)
-        yield opened
-    assert [each for each in wrong if " 401 " not in each and " 400 " not in each] == []
+async def page(platform: Platform) -> AsyncIterator[Page]:
+    async with browsed() as page:
+        await enter(page, platform)
+        yield page
 
 
-async def enter(page: Page, platform: Platform, prefix: str = "") -> None:
-    """Open the page, and show the key that it asks for."""
-    await page.goto(f"{platform.base_url}{prefix}/playground")
-    await page.get_by_label("API key").fill(KEY)
+async def phases(page: Page, tab: str) -> list[str]:
+    """Return the phases of the waterfall that a tab shows."""
+    panel = page.get_by_role("tabpanel", name=tab, exact=True)
+    rows = (await receipt(panel)).get_by_role("rowheader")
+    return await rows.all_inner_texts()
+
+
+async def test_a_conversation_is_written_while_it_is_made(page: Page) -> None:
+    panel = await opened(page, "Generation")
+    log = panel.get_by_role("log", name="Conversation")
+    growing = await log.evaluate_handle(
+        """(log) => {
+            const lengths = [];
+            new MutationObserver(() => lengths.push(log.querySelector(".assistant .said")?.textContent.length))
+                .observe(log, { childList: true, characterData: true, subtree: true });
+            return lengths;
+        }"""
+    )
+    await panel.get_by_label("Temperature").fill("0")
+    await panel.get_by_label("Most tokens").fill("24")
+    await panel.get_by_label("Your message").fill("What is the capital of France?")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("tab", name="Speech")).to_be_visible(timeout=WAIT_MS)
+    assert await phases(page, "Generation") == [
+        *("validate", "tokenize", "queue", "prefill", "decode", "release", "delivery")
+    ]
+    await expect(log).to_contain_text("Paris")
+    lengths = [each for each in await growing.json_value() if each]
+    assert len(set(lengths)) > 3, "the answer came in pieces"
+    await expect(log).to_contain_text("tokens, ")
+    await panel.get_by_role("button", name="New conversation").click()
+    await expect(log).to_contain_text("Nothing was said yet")
 
 
-@pytest.mark.parametrize("model", [WORDS, WHISPER])
-async def test_a_microphone_is_written_down_while_it_speaks(
-    page: Page, platform: Platform, model: str, tmp_path: Path
-) -> None:
-    await enter(page, platform)
-    await page.get_by_label("Model").select_option(model)
-    partial = page.locator(".partial")
-    seen = await page.evaluate_handle(
-        """() => {
-            const seen = [];
-            const partial = document.querySelector(".partial");
-            const look = () => seen.push({
-                stable: partial.querySelector(".stable").textContent,
-                revisable: partial.querySelector(".revisable").textContent,
-            });
-            new MutationObserver(look).observe(
-                partial, { childList: true, characterData: true, subtree: true });
+async def test_a_conversation_can_be_stopped(page: Page) -> None:
+    panel = await opened(page, "Generation")
+    await panel.get_by_label("Most tokens").fill("2000")
+    await panel.get_by_label("Your message").fill("Count from one to a thousand.")
+    await panel.get_by_role("button", name="Send").click()
+    await panel.get_by_role("button", name="Stop").click()
+    await expect(panel.get_by_role("status")).to_have_text("Stopped.")
+    await expect(panel.get_by_role("button", name="Send")).to_be_visible()
+
+
+async def test_alike_texts_are_dark_and_lie_together(page: Page) -> None:
+    panel = await opened(page, "Embedding")
+    texts = ["a dog", "a puppy", "interest rates"]
+    await panel.get_by_label("Texts, one a line").fill("\n".join(texts))
+    await panel.get_by_role("button", name="Embed").click()
+    await receipt(panel)
+    cells = panel.get_by_role("table", name="Cosine similarity").get_by_role("cell")
+    numbers = [each for each in await cells.all_inner_texts() if each]
+    rows = [[float(each) for each in numbers[at : at + 3]] for at in (0, 3, 6)]
+    assert [rows[at][at] for at in range(3)] == [1, 1, 1]
+    assert rows[0][1] == rows[1][0] > rows[0][2]
+    places = await panel.locator(".point circle").evaluate_all(
+        "(points) => points.map((each) => [each.cx.baseVal.value, each.cy.baseVal.value])"
+    )
+    dog, puppy, rates = (complex(*place) for place in places)
+    assert abs(dog - puppy) < min(abs(dog - rates), abs(puppy - rates))
+
+
+async def test_what_is_refused_is_said_in_words(page: Page) -> None:
+    panel = await opened(page, "Embedding")
+    await panel.get_by_label("Dimensions").fill("100000")
+    await panel.get_by_role("button", name="Embed").click()
+    alert = panel.get_by_role("alert")
+    await expect(alert).to_contain_text("The server can't do what was asked.")
+    await expect(alert).to_contain_text("dimensions")
+
+
+async def test_cards_move_to_where_they_rank(page: Page) -> None:
+    panel = await opened(page, "Reranking")
+    await panel.get_by_label("Query").fill("a pet that barks")
+    await panel.get_by_label("Documents, one a line").fill("a cat\na dog\na car")
+    cards = panel.get_by_role("list", name="Documents, the best first").get_by_role("listitem")
+    await expect(cards.first).to_contain_text("a cat")
+    await panel.get_by_role("button", name="Rank").click()
+    await expect(cards.first).to_contain_text("a dog", timeout=WAIT_MS)
+    await expect(cards.first).to_contain_text("up 1")
+    await expect(panel.get_by_role("status")).to_have_text("The best answer: a dog")
+
+
+async def test_an_image_is_shown_as_the_model_saw_it(page: Page) -> None:
+    panel = await opened(page, "Vision")
+    await panel.get_by_role("button", name="Try the example").click()
+    await receipt(panel)
+    best = panel.get_by_role("table", name="What the model sees").get_by_role("row").first
+    await expect(best).to_contain_text("espresso")
+    sizes = await panel.get_by_role("img").evaluate_all(
+        "(images) => images.map((each) => [each.naturalWidth, each.naturalHeight])"
+    )
+    assert sizes == [[480, 320], [224, 224]]
+    broken: FilePayload = {"name": "b.png", "mimeType": "image/png", "buffer": bytes(64)}
+    await panel.get_by_label("Drop an image").set_input_files([broken])
+    await expect(panel.get_by_role("alert")).to_contain_text("image")
+
+
+async def test_pictures_are_painted_step_by_step_for_each_seed(page: Page) -> None:
+    panel = await opened(page, "Diffusion")
+    seen = await panel.evaluate_handle(
+        """(panel) => {
+            const seen = new Set();
+            new MutationObserver(() => {
+                for (const each of panel.querySelectorAll("figure")) seen.add(each.innerText);
+            }).observe(panel, { childList: true, characterData: true, subtree: true });
             return seen;
         }"""
     )
-    await page.get_by_role("button", name="Start microphone").focus()
-    await page.keyboard.press("Enter")
-    stop = page.get_by_role("button", name="Stop microphone")
-    await expect(stop).to_be_visible(timeout=WAIT_MS)
-    await expect(partial).to_contain_text("orward", timeout=WAIT_MS)
-    await page.screenshot(path=tmp_path / "partial.png")
-    final = page.get_by_role("log", name="What was said")
-    # A busy machine plays its fake microphone with gaps, so not every word need be right.
-    said = final.get_by_role("listitem").locator("span")
-    await expect(said).to_contain_text("orward", timeout=WAIT_MS)
-    await expect(partial).to_have_text("")
-    await page.screenshot(path=tmp_path / "final.png")
-    text = await said.inner_text()
-    await stop.click()
-    await expect(page.get_by_role("button", name="Start microphone")).to_be_enabled(timeout=WAIT_MS)
-    await expect(page.locator(".error")).to_have_text("")
-    texts = [each for each in await seen.json_value() if each["stable"] or each["revisable"]]
-    assert len(texts) > 1
-    assert texts[-1] == {"stable": text, "revisable": ""}, "the last partial text turned final"
-    # A chunked model revises; of a streaming one nothing ever changes.
-    assert any(each["revisable"] for each in texts) == (model == WHISPER)
+    await panel.get_by_label("Pictures").fill("3")
+    await panel.get_by_role("button", name="Paint").click()
+    await receipt(panel)
+    figures = panel.get_by_role("figure")
+    assert [text.split("\n")[0] for text in await figures.all_inner_texts()] == [
+        *("seed 7", "seed 8", "seed 9")
+    ]
+    said = await seen.evaluate("(seen) => [...seen]")
+    assert any(text.startswith("step 1 of ") for text in said), said
+    assert await figures.get_by_role("img").evaluate_all(
+        "(images) => images.every((each) => each.naturalWidth === 32)"
+    )
+    await figures.nth(1).get_by_role("button", name="Keep seed").click()
+    await expect(panel.get_by_label("First seed")).to_have_value("8")
 
 
-async def test_a_file_is_written_down_and_a_broken_one_is_named(
-    page: Page, platform: Platform
+async def test_a_batch_is_watched_until_its_results_are_there(page: Page) -> None:
+    panel = await opened(page, "Batches")
+    await panel.get_by_role("button", name="Run an example").click()
+    job = panel.get_by_role("article").first
+    await expect(job).to_contain_text("completed", timeout=WAIT_MS)
+    await expect(job).to_contain_text("24 of 24 records")
+    await job.get_by_role("button", name="Show results").click()
+    await expect(job.get_by_label("First results")).to_contain_text("record-")
+    bad: FilePayload = {"name": "bad.jsonl", "mimeType": "text/plain", "buffer": b"{\n"}
+    await panel.get_by_label("Drop a file").set_input_files([bad])
+    await expect(panel.get_by_role("article").first).to_contain_text("Line 1", timeout=WAIT_MS)
+
+
+async def test_the_overview_counts_what_is_done(page: Page) -> None:
+    overview = await opened(page, "Overview")
+    card = overview.get_by_role("article", name="minilm-maxsim")
+    await expect(card.locator("dd").first).not_to_have_text("–", timeout=WAIT_MS)
+    ranking = await opened(page, "Reranking")
+    await ranking.get_by_role("button", name="Rank").click()
+    await receipt(ranking)
+    await opened(page, "Overview")
+    kept = card.locator("div", has=page.get_by_text("kept its bounds", exact=True)).locator("dd")
+    await expect(kept.last).to_contain_text("%", timeout=WAIT_MS)
+    await expect(card).not_to_contain_text("NaN")
+
+
+async def test_a_workload_without_a_panel_has_its_routes_and_examples(page: Page) -> None:
+    panel = await opened(page, "Echo")
+    await panel.get_by_role("button", name="Send").click()
+    await receipt(panel)
+    await expect(panel.get_by_label("Answer")).to_contain_text("{")
+
+
+@pytest.mark.parametrize("language", ["OpenAI", "Headpond"])
+async def test_the_code_that_is_shown_does_the_same(
+    page: Page, language: str, tmp_path: Path
 ) -> None:
-    await enter(page, platform, f"/models/{WORDS}")
-    pick = page.get_by_label("Or a file")
-    spoken: FilePayload = {"name": "a.wav", "mimeType": "audio/wav", "buffer": as_wav(speech())}
-    await pick.set_input_files([spoken])
-    final = page.get_by_role("log", name="What was said")
-    await expect(final).to_contain_text(SENTENCE, timeout=WAIT_MS)
-    assert await page.locator(".wave").evaluate(
-        """(canvas) => canvas.getContext("2d")
-            .getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte)"""
-    ), "the waveform is drawn"
-    broken: FilePayload = {"name": "b.wav", "mimeType": "audio/wav", "buffer": b"RIFF" + bytes(64)}
-    await pick.set_input_files([broken])
-    await expect(page.get_by_role("alert")).to_contain_text("sound", timeout=WAIT_MS)
-    await expect(final.get_by_role("listitem")).to_have_count(1)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_text_can_be_read_and_fits_a_phone(
-    page: Page, platform: Platform, scheme: Literal["light", "dark"], tmp_path: Path
-) -> None:
-    await page.emulate_media(color_scheme=scheme)
-    await page.set_viewport_size({"width": 360, "height": 700})
-    await enter(page, platform)
-    await expect(page.get_by_role("button", name="Start microphone")).to_be_visible()
-    colours = await page.evaluate(
-        """() => [document.body, document.querySelector(".state"),
-            document.querySelector(".revisable"), document.querySelector(".toggle")]
-            .map((each) => [getComputedStyle(each).color, ground(each)])
-        function ground(each) {
-            for (; each; each = each.parentElement) {
-                const colour = getComputedStyle(each).backgroundColor;
-                if (colour !== "rgba(0, 0, 0, 0)") return colour;
-            }
-        }"""
+    panel = await opened(page, "Embedding")
+    await panel.get_by_role("button", name="Embed").click()
+    shown = await receipt(panel)
+    await shown.get_by_role("tab", name=language).click()
+    code = await shown.get_by_role("tabpanel").inner_text()
+    assert KEY not in code
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "HEADPOND_API_KEY": KEY},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=120,
     )
-    assert min(contrast(*pair) for pair in colours) >= 4.5, colours
-    await page.screenshot(path=tmp_path / "phone.png")
-    edges = await page.evaluate(
-        """() => [...document.querySelectorAll("main *")]
-            .map((each) => each.getBoundingClientRect().right)"""
-    )
-    assert max(edges) <= 340, "nothing is wider than the page's text"
-
-
-def contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of WCAG."""
-    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def luminance(colour: str) -> float:
-    """Return the relative luminance of `rgb(r, g, b)`."""
-    parts = [int(each) / 255 for each in colour.removeprefix("rgb(").removesuffix(")").split(",")]
-    red, green, blue = (
-        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    assert (done.stdout.strip(), done.returncode) == ("8 384", 0), done.stderr

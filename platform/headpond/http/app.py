@@ -114,7 +114,7 @@ def build_app(
         *probes.routes(),
         *Models(backend, keyring).routes(),
         *Workloads(records, keyring).routes(),
-        *Playground(records).routes(),
+        *Playground(records, secured=bool(settings.keys), jobs=jobs is not None).routes(),
         *(no_jobs() if jobs is None else jobs.routes(records, backend, keyring)),
         *([no_usage()] if usage is None else usage.routes(keyring)),
         _openapi(records, secured=keyring.secured, jobs=jobs is not None, usage=usage is not None),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
+from typing import Self
 
 from headpond.errors import DeclarationError
 
@@ -16,6 +17,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".jpg": "image/jpeg",
 }
 
 
@@ -32,6 +34,11 @@ class Asset:
     content: bytes
     media_type: str
     etag: str
+
+    @classmethod
+    def of(cls, content: bytes, media_type: str) -> Self:
+        """Return a file with the etag of its bytes."""
+        return cls(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
 
 def assets_of(package: str) -> Mapping[str, Asset]:
@@ -56,6 +63,4 @@ def _walk(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixP
 
 
 def _read(file: Traversable, path: PurePosixPath) -> Asset:
-    content = file.read_bytes()
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    return Asset(content, _MEDIA_TYPES[path.suffix], etag)
+    return Asset.of(file.read_bytes(), _MEDIA_TYPES[path.suffix])

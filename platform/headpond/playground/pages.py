@@ -6,6 +6,7 @@ addresses are relative, so it is at home in the router and below a model's own p
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from starlette.requests import Request
@@ -16,16 +17,17 @@ from headpond.errors import DeclarationError, NotFound
 from headpond.playground.assets import Asset, assets_of
 from headpond.record import WorkloadRecord
 
-PLAYGROUND_PATH = "/playground"
+HOME_PATH, PLAYGROUND_PATH = "/", "/playground"
 
-_SHELL, _ENTRY = "index.html", "panel.js"
+_SHELL, _ENTRY, _SERVER = "index.html", "panel.js", "server.json"
 
 _HEADERS = {
-    # Nothing but what is served here; what a panel shows is text, never markup.
+    # Nothing but what is served here, and pictures that panels were answered with. What a panel
+    # shows is elements and text: browsers that know trusted types refuse markup from strings.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
-        "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
+        "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "permissions-policy": "microphone=(self), camera=(), geolocation=()",
     "x-content-type-options": "nosniff",
@@ -38,13 +40,20 @@ _HEADERS = {
 class Playground:
     """Serves the page, without a key: it shows nothing of its own."""
 
-    def __init__(self, records: Sequence[WorkloadRecord]) -> None:
+    def __init__(self, records: Sequence[WorkloadRecord], *, secured: bool, jobs: bool) -> None:
         """Read the shell, and the panel of each workload that has one.
+
+        Args:
+            records: The workloads that may be served.
+            secured: Whether the API asks for a key; the page then does at once.
+            jobs: Whether batches are kept here, and so have a tab.
 
         Raises:
             DeclarationError: A record names a panel that is not there.
         """
         self._assets = dict(assets_of("headpond.playground.static"))
+        server = json.dumps({"secured": secured, "jobs": jobs}).encode()
+        self._assets[_SERVER] = Asset.of(server, "application/json")
         for record in records:
             if record.panel is not None:
                 panel = assets_of(record.panel)
@@ -56,6 +65,7 @@ class Playground:
     def routes(self) -> list[Route]:
         """Return the routes of the page and of its files."""
         return [
+            Route(HOME_PATH, self._page),
             Route(PLAYGROUND_PATH, self._page),
             Route(PLAYGROUND_PATH + "/{name:path}", self._file),
         ]

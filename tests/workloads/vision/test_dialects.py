@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
@@ -100,6 +101,17 @@ def test_a_selection(exchange: Exchange) -> None:
     assert item.selection == Selection(top_k=3, labels=("cat", "dog"))
 
 
+@pytest.mark.parametrize(
+    "exchange",
+    [read(image=TEXT, return_input=True), form(("image", PNG), ("return_input", "true"))],
+)
+def test_the_image_as_the_model_saw_it_is_a_url(exchange: Exchange) -> None:
+    assert [item.shown for item in items(exchange)] == [True]
+    (plain,) = answer(exchange, Output(0, SEEN)).data
+    (shown,) = answer(exchange, Output(0, replace(SEEN, seen=b"png"))).data
+    assert (plain.input, shown.input) == (None, "data:image/png;base64,cG5n")
+
+
 def test_one_label_needs_no_list_and_null_is_absent() -> None:
     assert items(read(image=TEXT, labels="cat"))[0].selection == Selection(labels=("cat",))
     assert items(read(image=TEXT, labels=None, top_k=None))[0].selection == Selection()
@@ -160,6 +172,7 @@ def test_what_is_no_image_is_refused_by_name(text: str, message: str) -> None:
         ({"image": TEXT, "top_k": "3"}, "top_k"),
         ({"image": TEXT, "top_k": 1.5}, "top_k"),
         ({"image": TEXT, "top_k": True}, "top_k"),
+        ({"image": TEXT, "return_input": 1}, "return_input"),
         ({"image": TEXT, "labels": []}, "labels"),
         ({"image": TEXT, "labels": [""]}, "labels.0"),
         ({"image": TEXT, "labels": [3]}, "labels.0"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from io import BytesIO
 from math import isclose
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from headpond.engine import Outcome, Plan
 from headpond.errors import EngineFailed, InvalidRequest, PayloadTooLarge
@@ -67,6 +69,21 @@ def test_five_classes_unless_another_number_is_asked_for(engine: VisionEngine) -
     for wanted, count in ((None, 5), (1, 1), (7, 7)):
         item = ImageItem(data=PNG, selection=Selection(top_k=wanted))
         assert len(classes(engine.run([planned(engine, item)])[0]).classes) == count
+
+
+def test_the_image_comes_back_as_the_model_saw_it_where_that_is_asked_for(
+    engine: VisionEngine,
+) -> None:
+    shown, plain = (
+        classes(engine.run([planned(engine, ImageItem(data=PNG, shown=shown))])[0])
+        for shown in (True, False)
+    )
+    assert (shown.classes, plain.seen) == (plain.classes, None)
+    assert shown.seen is not None
+    seen = Image.open(BytesIO(shown.seen))
+    assert (seen.format, seen.size, seen.mode) == ("PNG", (32, 32), "RGB")
+    pixels = engine.preprocessing.pixels(Image.open(BytesIO(PNG)).convert("RGB"))
+    assert np.array_equal(np.asarray(seen), pixels)
 
 
 def test_scores_are_over_all_labels_whichever_are_asked_for(engine: VisionEngine) -> None:

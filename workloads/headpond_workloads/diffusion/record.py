@@ -225,4 +225,5 @@ record = WorkloadRecord(
         Tally(name="denoiser_forwards", summary="Forwards of the denoiser."),
         Tally(name="denoiser_rows", summary="Rows in them; guidance takes two a picture."),
     ),
+    panel="headpond_workloads.diffusion.panel",
 )

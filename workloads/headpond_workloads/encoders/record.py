@@ -66,7 +66,8 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
     """Return a record whose work is the tokens of inputs that are encoded in one forward.
 
     Args:
-        name: As in the record; the engine is loaded by the package's `engine.load`.
+        name: As in the record; the engine is loaded by the package's `engine.load`, and the
+            panel is its `panel`.
         summary: As in the record.
         routes: As in the record.
         noun: What one item is: `text`, `pair`.
@@ -140,6 +141,7 @@ def encoder_record(  # noqa: PLR0913 - a declaration, by keyword
             MetricAlias(name="te_request_inference_duration", measure="phase_s:forward"),
         ),
         vector=vector,
+        panel=f"headpond_workloads.{name}.panel",
         unserved=(*tei_unserved, *cohere_unserved, *unserved),
     )
 

@@ -218,4 +218,5 @@ record = WorkloadRecord(
         MetricAlias(name="vllm:request_prefill_time_seconds", measure="phase_s:prefill"),
         MetricAlias(name="vllm:request_decode_time_seconds", measure="phase_s:decode"),
     ),
+    panel="headpond_workloads.generation.panel",
 )

@@ -24,6 +24,7 @@ class ClassificationParams(TypedDict):
         image: One image or several: a file's bytes, base64, or a `data:` URL.
         top_k: The most classes for each; 5 when absent.
         labels: Only these labels are answered with.
+        return_input: Whether each image comes back as the model saw it, as a `data:` URL.
         extra_body: Fields that this client does not know.
     """
 
@@ -31,6 +32,7 @@ class ClassificationParams(TypedDict):
     image: bytes | str | Sequence[bytes | str]
     top_k: NotRequired[int]
     labels: NotRequired[Sequence[str]]
+    return_input: NotRequired[bool]
     extra_body: NotRequired[Mapping[str, object]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 
 from headpond.call import Failed, Output
@@ -50,6 +51,7 @@ class ClassificationExchange(Exchange):
                 data=file_bytes(given, self._param(at), "image"),
                 selection=selection,
                 optional=self._several,
+                shown=bool(request.return_input),
                 param=self._param(at),
             )
             for at, given in enumerate(request.image)
@@ -108,7 +110,8 @@ def _entry(at: int, answer: Answer) -> ImageClasses:
     classes = [
         ImageClass(label=each.label, index=each.index, score=each.score) for each in answer.classes
     ]
-    return ImageClasses(index=at, classes=classes)
+    seen = None if answer.seen is None else f"data:image/png;base64,{b64encode(answer.seen).decode()}"
+    return ImageClasses(index=at, classes=classes, input=seen)
 
 
 _EXAMPLE = (

@@ -32,6 +32,7 @@ class ImageItem:
         selection: Which classes are wanted; None for the model's raw outputs.
         optional: Whether an image that can't be read is answered with `Rejected`, so that
             the others of its call go on; else the call is refused.
+        shown: Whether the classes come with the image as the model saw it.
         labelled: Whether raw outputs come with the names of the classes.
         param: The request field it came from, for messages.
     """
@@ -39,6 +40,7 @@ class ImageItem:
     data: bytes
     selection: Selection | None = Selection()
     optional: bool = False
+    shown: bool = False
     labelled: bool = False
     param: str = "image"
 
@@ -95,10 +97,12 @@ class Classification:
     Attributes:
         classes: At least one.
         pixels: Pixels of the image as its header says; 0 for a tensor.
+        seen: A PNG of the image as the model saw it, where that was asked for.
     """
 
     classes: tuple[ClassScore, ...]
     pixels: int
+    seen: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -156,4 +156,5 @@ record = WorkloadRecord(
     efforts=efforts,
     exporter="headpond_workloads.vision.engine.exporter:export",
     unserved=oip_unserved,
+    panel="headpond_workloads.vision.panel",
 )

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
+from headpond.form_field import OfForm
+
 CLASSIFICATIONS_PATH = "/v1/images/classifications"
 MAX_IMAGES = 64
 """The most images of one call."""
@@ -81,6 +83,7 @@ class ClassificationRequest(BaseModel):
     image: Images
     top_k: TopK | None = None
     labels: Labels | None = None
+    return_input: Annotated[Annotated[bool, Field(strict=True)] | None, OfForm] = None
     user: str | None = None
 
 
@@ -102,11 +105,20 @@ class ImageError(BaseModel):
 
 
 class ImageClasses(BaseModel):
-    """One image: its classes, best first; or, among several images, its error."""
+    """One image: its classes, best first; or, among several images, its error.
+
+    Attributes:
+        index: Its place in the request.
+        classes: None where there is an error.
+        error: None where there are classes.
+        input: The image as the model saw it, a `data:` URL of a PNG: upright, resized, cropped.
+            Only where `return_input` asked for it.
+    """
 
     index: int
     classes: list[ImageClass] | None = None
     error: ImageError | None = None
+    input: str | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> ImageClasses:

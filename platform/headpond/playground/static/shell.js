@@ -1,133 +1,113 @@
-// The shell: finds what is served, and gives the panel of each workload a tab.
+// The shell: finds what is served, and gives each workload a tab.
 // A panel is a module with `mount(root, platform)`; see `Platform`.
 
-const BASE = new URL("..", import.meta.url);
+import { make } from "./kit/make.js";
+import { told } from "./kit/problem.js";
+import { TabList } from "./kit/tablist.js";
+import { Key } from "./key.js";
+import { Platform } from "./platform.js";
+import { themeButton } from "./theme.js";
 
-/** What a panel may use: the models of its workload, its own files, and the API. */
-class Platform {
-  #key;
+const OWN = {
+  overview: "How busy each model is, how well it keeps its promises, and whom it turns away.",
+  batches: "Files of requests, computed while nobody waits; each record's result exactly once.",
+};
 
-  constructor(workload, models, key) {
-    this.workload = workload;
-    this.models = models;
-    this.#key = key;
-  }
-
-  /** Return the address of one of the panel's own files. */
-  asset(name) {
-    return new URL(`playground/panels/${this.workload}/${name}`, BASE).href;
-  }
-
-  /** Ask for a path of the API, as `fetch` does. */
-  fetch(path, options = {}) {
-    return ask(path, this.#key, options);
-  }
-
-  /** Open a WebSocket of the API; browsers can't set headers, so the key is a subprotocol. */
-  socket(path, query, protocol) {
-    const url = new URL(path, BASE);
-    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-    url.search = new URLSearchParams(query);
-    const key = this.#key ? [`openai-insecure-api-key.${this.#key}`] : [];
-    return new WebSocket(url, [protocol, ...key]);
-  }
-}
-
-function ask(path, key, options = {}) {
-  const headers = new Headers(options.headers);
-  if (key) headers.set("authorization", `Bearer ${key}`);
-  return fetch(new URL(path, BASE), { ...options, headers });
-}
-
-const tabs = document.getElementById("tabs");
 const panels = document.getElementById("panels");
 const status = document.getElementById("status");
-const form = document.getElementById("key-form");
+const key = new Key(open);
+const views = new Map();
+const tabs = new TabList("Workloads", (tab) => {
+  history.replaceState(null, "", `#${views.get(tab).name}`);
+  reveal(tab);
+});
+const change = make("button.quiet", { type: "button", hidden: true, click: close }, "Change key");
+document.getElementById("actions").append(change, themeButton());
+document.getElementById("nav").append(tabs.element);
 
-/** Show a tab for each workload that has a panel and a model; say what is wrong otherwise. */
-async function open(key) {
+/** Show a tab for what the key opens; say what is wrong otherwise. */
+async function open(given) {
+  const served = new Platform({ name: "served" }, [], given);
+  status.textContent = "Looking for what is served…";
   try {
-    const answers = await Promise.all(
-      ["v1/workloads", "v1/models"].map((path) => ask(path, key)),
-    );
-    const refused = answers.find((answer) => !answer.ok);
-    if (refused) {
-      form.hidden = refused.status !== 401;
-      const { error } = await refused.json();
-      status.textContent = error.message;
-      if (!form.hidden) document.getElementById("key").focus();
+    const { secured, jobs } = await (await served.get("playground/server.json")).json();
+    if (secured && !given) {
+      status.textContent = "";
+      key.ask();
       return;
     }
-    const [workloads, models] = await Promise.all(answers.map((answer) => answer.json()));
-    form.hidden = true;
-    status.textContent = "";
-    for (const { name, panel } of workloads.data) {
-      const served = models.data.filter((model) => model.workload === name);
-      if (panel && served.length) add(name, new Platform(name, served, key));
-    }
-    if (tabs.firstElementChild) select(tabs.firstElementChild);
-    else status.textContent = "None of the models here has a panel.";
+    const [records, models] = await Promise.all(
+      ["v1/workloads", "v1/models"].map(async (path) => (await served.get(path)).json()),
+    );
+    if (given) key.keep(given);
+    change.hidden = !given;
+    fill(records.data, models.data, given, jobs);
   } catch (error) {
-    status.textContent = `The server can't be reached: ${error.message}`;
+    status.textContent = told(error);
+    if (error.status === 401) key.ask();
   }
 }
 
-const views = new Map();
-
-function add(name, platform) {
-  const tab = document.createElement("button");
-  tab.type = "button";
-  tab.id = `tab-${name}`;
-  tab.textContent = name[0].toUpperCase() + name.slice(1);
-  tab.setAttribute("role", "tab");
-  tab.setAttribute("aria-controls", `panel-${name}`);
-  const panel = document.createElement("section");
-  panel.id = `panel-${name}`;
-  panel.setAttribute("role", "tabpanel");
-  panel.setAttribute("aria-labelledby", tab.id);
-  tabs.append(tab);
-  panels.append(panel);
-  views.set(tab, { panel, platform, mounted: false });
-  tab.addEventListener("click", () => select(tab));
+/** Forget the key and what it opened, and ask for another. */
+function close() {
+  tabs.clear();
+  views.clear();
+  panels.replaceChildren();
+  change.hidden = true;
+  key.ask();
 }
 
-/** Show one tab's panel, which is mounted when it is first shown; the others keep what they hold. */
-function select(chosen) {
-  for (const [tab, view] of views) {
-    const shown = tab === chosen;
-    tab.setAttribute("aria-selected", shown);
-    tab.tabIndex = shown ? 0 : -1;
-    view.panel.hidden = !shown;
-    if (shown && !view.mounted) {
-      view.mounted = true;
-      mount(view.panel, view.platform);
-    }
+function fill(records, models, given, jobs) {
+  const modelsOf = (name) => models.filter((model) => model.workload === name);
+  // In the order that the deployer names the models in.
+  const order = [...new Set(models.map(({ workload }) => workload))];
+  const all = order.flatMap((name) => records.filter((record) => record.name === name));
+  const own = (name, entry) =>
+    add({ name, summary: OWN[name] }, new Platform({ name, records: all }, models, given), entry);
+  own("overview", "./overview/overview.js");
+  for (const record of all) {
+    const platform = new Platform(record, modelsOf(record.name), given);
+    add(record, platform, record.panel ? platform.asset("panel.js") : "./generic.js");
   }
+  if (jobs) own("batches", "./batches/batches.js");
+  status.textContent = all.length ? "" : "No model is served here yet.";
+  follow();
 }
 
-async function mount(panel, platform) {
+function add({ name, summary }, platform, entry) {
+  const title = name[0].toUpperCase() + name.slice(1);
+  const root = make("div.panel", {});
+  const view = make(
+    "section",
+    {},
+    make("header.panel-head", {}, make("h2", {}, title), make("p.summary", {}, summary)),
+    root,
+  );
+  panels.append(view);
+  const tab = tabs.add(title, view, `tab-${name}`);
+  views.set(tab, { name, platform, root, entry, mounted: false });
+}
+
+/** Open the tab that the address names, else the first. */
+function follow() {
+  const named = tabs.tabs.find((tab) => `#${views.get(tab).name}` === location.hash);
+  const tab = named ?? tabs.tabs[0];
+  if (tab) tabs.select(tab);
+}
+
+/** Mount a panel when it is first shown. */
+async function reveal(tab) {
+  const view = views.get(tab);
+  tab.scrollIntoView({ block: "nearest", inline: "center" });
+  if (view.mounted) return;
+  view.mounted = true;
   try {
-    const { mount } = await import(platform.asset("panel.js"));
-    await mount(panel, platform);
+    const { mount } = await import(view.entry);
+    await mount(view.root, view.platform);
   } catch (error) {
-    panel.textContent = `The panel can't be shown: ${error.message}`;
+    view.root.textContent = `This panel can't be shown: ${error.message}`;
   }
 }
 
-tabs.addEventListener("keydown", (event) => {
-  const all = [...tabs.children];
-  const at = all.indexOf(event.target);
-  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: all.length - 1 }[event.key];
-  if (to === undefined) return;
-  event.preventDefault();
-  const tab = all[(to + all.length) % all.length];
-  tab.focus();
-  tab.click();
-});
-
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  open(document.getElementById("key").value.trim());
-});
-
-open("");
+addEventListener("hashchange", follow);
+open(key.kept);

@@ -1,78 +1,91 @@
-// Speech: the microphone and files, written down while they are heard.
+// The panel of speech: the microphone, or a file, written down while it is heard.
 
+import { field, modelChoice } from "../../kit/field.js";
+import { dropZone } from "../../kit/drop.js";
+import { make, styled } from "../../kit/make.js";
+import { Notice } from "../../kit/notice.js";
+import { blobOf } from "../../kit/picture.js";
+import { Receipt } from "../../kit/receipt.js";
 import { Microphone } from "./microphone.js";
-import { peaksOf, transcribe } from "./recording.js";
+import { peaksOf } from "./peaks.js";
+import { fileSamples, liveSamples } from "./samples.js";
 import { Session } from "./session.js";
+import { Transcript } from "./transcript.js";
 import { Wave } from "./wave.js";
 
+const PATH = "v1/audio/transcriptions";
 const ITEM = "conversation.item.input_audio_transcription";
-
-const VIEW = `
-  <form>
-    <label>Model <select class="model"></select></label>
-    <button type="button" class="toggle primary">Start microphone</button>
-    <label>Or a file <input type="file" class="pick" accept="audio/*,video/*"></label>
-  </form>
-  <canvas class="wave" role="img" aria-label="Waveform of the sound"></canvas>
-  <p class="state" role="status">Nothing is recorded.</p>
-  <p class="error" role="alert"></p>
-  <h2 id="speech-final">What was said</h2>
-  <ol class="final" role="log" aria-live="polite" aria-labelledby="speech-final"></ol>
-  <h2 id="speech-partial">Being said <span class="revisable">(may still change)</span></h2>
-  <p class="partial" aria-labelledby="speech-partial"><span class="stable"></span><span
-    class="revisable"></span></p>
-`;
 
 export async function mount(root, platform) {
   await styled(platform.asset("panel.css"));
   root.classList.add("speech");
-  root.innerHTML = VIEW;
   new Panel(root, platform);
 }
 
 class Panel {
   #platform;
-  #find;
-  #wave;
+  #model;
+  #toggle = make("button.primary", { type: "button" }, "Start microphone");
+  #example = make("button", { type: "button" }, "Try the example");
+  #drop;
+  #canvas = make("canvas.wave", { role: "img", "aria-label": "Waveform of the sound" });
+  #wave = new Wave(this.#canvas);
+  #notice = new Notice("Nothing is recorded.");
+  #transcript = new Transcript();
+  #receipt;
   #microphone;
   #session;
   #item;
 
   constructor(root, platform) {
     this.#platform = platform;
-    this.#find = (name) => root.querySelector(`.${name}`);
-    this.#wave = new Wave(this.#find("wave"));
-    for (const { id } of platform.models) this.#find("model").append(new Option(id));
-    this.#find("toggle").addEventListener("click", () => this.#toggle());
-    this.#find("pick").addEventListener("change", ({ target }) => this.#file(target));
-    root.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
+    this.#model = modelChoice(platform);
+    this.#receipt = new Receipt(platform.record.phases);
+    this.#toggle.addEventListener("click", () => this.#turn());
+    this.#example.addEventListener("click", () => this.#file(this.#spoken()));
+    this.#drop = dropZone({
+      label: "Or drop a file, or choose one",
+      accept: "audio/*,video/*",
+      hint: "WAV, FLAC, OGG, MP3, M4A, WEBM and others",
+      take: (file) => this.#file(file),
+    });
+    root.append(
+      make(
+        "div.stack",
+        {},
+        make("div.row", {}, field("Model", this.#model), this.#toggle, this.#example),
+        this.#drop,
+      ),
+      this.#canvas,
+      this.#notice.element,
+      this.#transcript.element,
+      this.#receipt.element,
+    );
   }
 
-  async #toggle() {
-    const button = this.#find("toggle");
-    button.disabled = true;
+  async #turn() {
+    this.#toggle.disabled = true;
     try {
       if (this.#session) await this.#stop();
       else await this.#start();
     } catch (error) {
-      this.#fail(error.message);
       await this.#release();
+      this.#notice.fail(error);
     }
-    button.disabled = false;
+    this.#toggle.disabled = false;
   }
 
   async #start() {
-    this.#fail("");
-    this.#tell("Asking for the microphone…");
+    this.#notice.say("Asking for the microphone…");
     this.#microphone = new Microphone();
     await this.#microphone.open(this.#platform.asset("capture.js"));
     this.#wave.show([]);
-    const session = new Session(this.#platform, this.#model, this.#microphone.rateHz);
+    const session = new Session(this.#platform, this.#model.value, this.#microphone.rateHz);
     this.#session = session;
     session.addEventListener("said", ({ detail }) => this.#said(detail));
-    session.addEventListener("closed", ({ detail }) => {
-      if (detail) this.#fail(`The session is over: ${detail}`);
-      this.#release();
+    session.addEventListener("closed", async ({ detail }) => {
+      await this.#release();
+      if (detail) this.#notice.fail(new Error(`The session is over: ${detail}`));
     });
     await session.connect();
     this.#microphone.start((pcm, peak) => {
@@ -80,14 +93,17 @@ class Panel {
       this.#wave.add(peak);
     });
     this.#pressed(true);
-    this.#tell("Listening.");
+    this.#notice.say("Listening.");
   }
 
   async #stop() {
-    this.#tell("Writing down the rest…");
-    await this.#microphone?.close();
+    this.#notice.say("Writing down the rest…");
+    const { rateHz } = this.#microphone;
+    await this.#microphone.close();
     await this.#session?.finish();
     await this.#release();
+    const codes = liveSamples(this.#platform, this.#model.value, rateHz);
+    this.#receipt.show({}, codes, { over: "one WebSocket, /v1/realtime" });
   }
 
   /** Let go of the microphone and the session, whatever became of them. */
@@ -96,113 +112,89 @@ class Panel {
     this.#session = undefined;
     await this.#microphone?.close();
     this.#microphone = undefined;
-    this.#partial("", "");
+    this.#transcript.partial("");
     this.#pressed(false);
-    this.#tell("The microphone is off.");
+    this.#notice.say("The microphone is off.");
   }
 
-  async #file(input) {
-    const [file] = input.files;
-    if (!file) return;
-    input.disabled = true;
-    this.#fail("");
-    this.#tell(`Hearing ${file.name}…`);
+  async #file(file) {
+    this.#busy(true);
+    this.#notice.say(`Hearing ${file.name}…`);
     peaksOf(file, this.#wave.room).then((peaks) => this.#wave.show(peaks));
+    const body = new FormData();
+    body.append("model", this.#model.value);
+    body.append("stream", "true");
+    body.append("file", file);
     try {
+      const answer = await this.#platform.post(PATH, body);
       let text = "";
-      for await (const event of transcribe(this.#platform, this.#model, file)) {
-        if (event.type === "transcript.text.delta") this.#partial((text += event.delta), "");
-        else if (event.type === "transcript.text.done") this.#finish(file.name, event.text);
+      for await (const event of answer.events()) {
+        if (event.type === "transcript.text.delta") this.#transcript.partial((text += event.delta));
+        else if (event.type === "transcript.text.done") this.#transcript.finish(file.name, event.text);
       }
-      this.#tell(`${file.name} is written down.`);
+      this.#notice.say(`${file.name} is written down.`);
+      const model = body.get("model");
+      this.#receipt.show(answer, fileSamples(this.#platform, PATH, model, file.name));
     } catch (error) {
-      this.#partial("", "");
-      this.#fail(error.message);
-      this.#tell(`${file.name} could not be written down.`);
+      this.#transcript.partial("");
+      this.#notice.fail(error, `${file.name} could not be written down.`);
     }
-    input.value = "";
-    input.disabled = false;
+    this.#busy(false);
+  }
+
+  /** Return the sound that the workload's record has as its example. */
+  #spoken() {
+    const { example } = this.#platform.record.routes.find(({ path }) => path === `/${PATH}`);
+    return new File([blobOf(example.file, "audio/ogg")], "example.ogg", { type: "audio/ogg" });
   }
 
   #said(event) {
     switch (event.type) {
       case "input_audio_buffer.speech_started":
-        this.#tell("Hearing speech.");
+        this.#notice.say("Hearing speech.");
         break;
       case "input_audio_buffer.speech_stopped":
-        this.#tell("Listening.");
+        this.#notice.say("Listening.");
         break;
-      case `${ITEM}.delta`:
-        if (this.#item !== event.item_id) this.#partial("", "");
+      case `${ITEM}.delta`: {
+        const before = this.#item === event.item_id ? this.#transcript.stable : "";
         this.#item = event.item_id;
-        this.#tell("Hearing speech.");
-        this.#partial(this.#find("stable").textContent + event.delta, event.revisable);
+        this.#notice.say("Hearing speech.");
+        this.#transcript.partial(before + event.delta, event.revisable);
         break;
+      }
       case `${ITEM}.completed`:
-        this.#finish(clock(event.audio_start_ms), event.transcript);
+        this.#transcript.finish(clock(event.audio_start_ms), event.transcript);
         break;
       case `${ITEM}.failed`:
-        this.#partial("", "");
+        this.#transcript.partial("");
         break;
       case "transcription.behind":
-        this.#tell(`The text is ${(event.lag_ms / 1000).toFixed(1)} s behind.`);
+        this.#notice.say(`The text is ${(event.lag_ms / 1000).toFixed(1)} s behind.`);
         break;
       case "error":
         // The last commit finds nothing where the last utterance has ended by itself.
         if (event.error.code === "input_audio_buffer_commit_empty") break;
-        this.#fail(event.error.message);
+        this.#notice.fail(new Error(event.error.message));
         break;
     }
   }
 
-  #finish(when, text) {
-    this.#partial("", "");
-    if (!text) return;
-    const line = document.createElement("li");
-    const time = document.createElement("time");
-    time.textContent = when;
-    const said = document.createElement("span");
-    said.textContent = text;
-    line.append(time, said);
-    this.#find("final").append(line);
-  }
-
-  #partial(stable, revisable) {
-    this.#find("stable").textContent = stable;
-    this.#find("partial").querySelector(".revisable").textContent = revisable;
-  }
-
   #pressed(on) {
-    const button = this.#find("toggle");
-    button.textContent = on ? "Stop microphone" : "Start microphone";
-    this.#find("model").disabled = on;
-    this.#find("pick").disabled = on;
+    this.#toggle.textContent = on ? "Stop microphone" : "Start microphone";
+    this.#model.disabled = on;
+    this.#files(on);
   }
 
-  #fail(reason) {
-    this.#find("error").textContent = reason;
+  #busy(on) {
+    this.#toggle.disabled = on;
+    this.#files(on);
   }
 
-  #tell(state) {
-    const shown = this.#find("state");
-    if (shown.textContent !== state) shown.textContent = state; // said aloud at each change
+  #files(disabled) {
+    this.#example.disabled = disabled;
+    this.#drop.querySelector("input").disabled = disabled;
   }
-
-  get #model() {
-    return this.#find("model").value;
-  }
-}
-
-/** Resolve when a style sheet is in force. */
-function styled(href) {
-  return new Promise((resolve, reject) => {
-    const link = document.createElement("link");
-    link.rel = "stylesheet";
-    link.href = href;
-    link.addEventListener("load", resolve);
-    link.addEventListener("error", () => reject(new Error(`${href} can't be read`)));
-    document.head.append(link);
-  });
 }
 
 function clock(ms) {

@@ -9,7 +9,7 @@ export class Wave {
   constructor(canvas) {
     this.#canvas = canvas;
     new ResizeObserver(() => this.#draw()).observe(canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#draw());
+    document.addEventListener("themechange", () => this.#draw());
   }
 
   /** How many peaks it shows. */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from headpond_workloads.vision.engine.company import Company
 from headpond_workloads.vision.engine.fixtures import image_of_fixture, observation
 from headpond_workloads.vision.engine.forward import Floats, Forward
 from headpond_workloads.vision.engine.labels import Choice, Labels
-from headpond_workloads.vision.engine.preprocessing import Preprocessing
+from headpond_workloads.vision.engine.preprocessing import Preprocessing, as_png
 from headpond_workloads.vision.engine.tensors import Values, read_tensor, stack
 from headpond_workloads.vision.items import (
     Classification,
     DescribeItem,
     Description,
+    ImageItem,
     Logits,
     Rejected,
     TensorItem,
@@ -38,12 +39,14 @@ class Prepared:
         choice: The classes that are wanted; None for the raw outputs.
         pixels: What was decoded; 0 for a tensor.
         labelled: Whether raw outputs come with the names of the classes.
+        seen: A PNG of the model's pixels, where it was asked for.
     """
 
     values: Values
     choice: Choice | None
     pixels: int
     labelled: bool = False
+    seen: bytes | None = None
 
 
 _NOTHING = Prepared(values=np.empty((0, 0, 3), np.uint8), choice=None, pixels=0)
@@ -91,8 +94,7 @@ class VisionEngine:
             return self._plan(self._given(item, choice))
         try:
             with self.company.join():
-                prepared = self._decoded(item.data, choice, item.param)
-            return self._plan(replace(prepared, labelled=item.labelled))
+                return self._plan(self._decoded(item, choice))
         except InvalidRequest as error:
             if not item.optional:
                 raise
@@ -117,7 +119,8 @@ class VisionEngine:
             HeadpondError: The image can't be classified.
         """
         fixture = image_of_fixture(given)
-        prepared = self._decoded(fixture.data, None, "fixtures.given.image")
+        item = ImageItem(data=fixture.data, selection=None, param="fixtures.given.image")
+        prepared = self._decoded(item, None)
         logits = self.forward(self._stacked([self._plan(prepared)]))[0]
         if not np.isfinite(logits).all():
             raise EngineFailed("the outputs hold NaN or infinity")
@@ -128,12 +131,21 @@ class VisionEngine:
         values = read_tensor(item, self.preprocessing.size)
         return Prepared(values=values, choice=choice, pixels=0, labelled=item.labelled)
 
-    def _decoded(self, data: bytes, choice: Choice | None, param: str) -> Prepared:
+    def _decoded(self, item: ImageItem, choice: Choice | None) -> Prepared:
         picture = decode(
-            data, max_pixels=self.max_pixels, needed=self.preprocessing.needed, param=param
+            item.data,
+            max_pixels=self.max_pixels,
+            needed=self.preprocessing.needed,
+            param=item.param,
         )
         values = self.preprocessing.pixels(picture.image)
-        return Prepared(values=values, choice=choice, pixels=picture.pixels)
+        return Prepared(
+            values=values,
+            choice=choice,
+            pixels=picture.pixels,
+            labelled=item.labelled,
+            seen=as_png(values) if item.shown else None,
+        )
 
     def _plan(self, prepared: Prepared) -> Plan[Prepared]:
         height, width = self.preprocessing.size.height, self.preprocessing.size.width
@@ -156,7 +168,8 @@ class VisionEngine:
             names = self.labels.names if prepared.labelled else ()
             return Outcome(outputs=(Logits(values=logits.astype("<f4").tobytes(), labels=names),))
         classes = self.labels.best(logits, prepared.choice)
-        return Outcome(outputs=(Classification(classes=classes, pixels=prepared.pixels),))
+        classified = Classification(classes=classes, pixels=prepared.pixels, seen=prepared.seen)
+        return Outcome(outputs=(classified,))
 
 
 def _answered(answer: Description | Rejected) -> Plan[Prepared]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -142,3 +143,10 @@ class Preprocessing(Section):
 
     def _offset(self, spare: int) -> int:
         return round(spare / 2) if self.crop_offset == "round" else spare // 2
+
+
+def as_png(pixels: Pixels) -> bytes:
+    """Return the model's pixels as a file that people can look at."""
+    file = BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", compress_level=1)
+    return file.getvalue()
