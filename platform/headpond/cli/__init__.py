@@ -7,16 +7,21 @@ from typing import Annotated
 
 import typer
 
-from headpond.cli import batch, bundle, up
+from headpond.cli import batch, bench, bundle, down, up
 from headpond.cli.console import log_to_people
+from headpond.cli.plugins import WithPlugins
 
-app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
+app = typer.Typer(
+    cls=WithPlugins, no_args_is_help=True, help="Serve every kind of model behind one router."
+)
 app.add_typer(batch.app, name="batch")
 app.add_typer(bundle.app, name="bundle")
 app.command()(up.up)
+app.command()(down.down)
 app.command()(up.apply)
 app.command()(up.demo)
 app.command()(up.env)
+app.command()(bench.bench)
 
 
 def _print_version(wanted: bool) -> None:
