@@ -11,13 +11,14 @@ from rich.table import Table
 
 from headpond.cli.bench_figures import Figures, Spread
 
-_WIDTH, _HEIGHT = 60, 12
+_WIDTH, _HEIGHT = 50, 10
 
 
 def show(found: Sequence[Figures], unit: str, *, streamed: bool) -> None:
     """Print the figures of several rates."""
     console = Console()
-    console.print(_rates(found, unit, streamed=streamed))
+    console.print(_rates(found, streamed=streamed))
+    console.print(f"[dim]work is counted in {unit}[/dim]")
     console.print()
     console.print(_phases(found))
     console.print()
@@ -26,8 +27,8 @@ def show(found: Sequence[Figures], unit: str, *, streamed: bool) -> None:
         console.print(f"[yellow]{times} x {escape(error)}[/yellow]", highlight=False)
 
 
-def _rates(found: Sequence[Figures], unit: str, *, streamed: bool) -> Table:
-    heads = ["offered/s", "good/s", f"good {unit}/s", "refused", "failed"]
+def _rates(found: Sequence[Figures], *, streamed: bool) -> Table:
+    heads = ["offered/s", "good/s", "good work/s", "refused", "failed"]
     heads += ["first ms p50", "p95"] if streamed else []
     table = Table(box=None)
     for head in (*heads, "total ms p50", "p95"):
@@ -61,12 +62,17 @@ def _plot(found: Sequence[Figures]) -> str:
     figure = plotille.Figure()
     figure.width, figure.height, figure.with_colors = _WIDTH, _HEIGHT, False
     figure.x_label, figure.y_label = "offered/s", "good/s"
+    figure.x_ticks_fkt = figure.y_ticks_fkt = _tick
     figure.set_x_limits(min_=0.0, max_=most)
     figure.set_y_limits(min_=0.0, max_=most)
     figure.plot([0.0, most], [0.0, most])
     figure.plot(offered, good)
     figure.scatter(offered[1:], good[1:], marker="o")
     return str(figure.show())
+
+
+def _tick(value: float, _: float) -> str:
+    return f"{value:.3g}"
 
 
 def _errors(found: Sequence[Figures]) -> dict[str, int]:

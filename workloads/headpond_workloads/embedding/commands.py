@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from headpond.cli.options import (
     ApiKey,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headpond_workloads.embedding.schema import EmbeddingList
 
 _WORKLOAD = "embedding"
-_SHOWN_NUMBERS = 4
+_SHOWN_NUMBERS = 3
 _MOST_COMPARED = 8
 
 
@@ -57,7 +57,9 @@ def _show(texts: list[str], found: EmbeddingList) -> None:
     vectors = [each.vector for each in found.data]
     compared = vectors[:_MOST_COMPARED] if len(vectors) > 1 else []
     heads = [f"~{number}" for number in range(1, len(compared) + 1)]
-    table = Table("", "text", f"{len(vectors[0])} numbers", *heads, box=None)
+    table = Table("", "text", Column(f"{len(vectors[0])} numbers", no_wrap=True), box=None)
+    for head in heads:
+        table.add_column(head, justify="right")
     for number, (text, vector) in enumerate(zip(texts, vectors, strict=True), 1):
         numbers = " ".join(f"{value:+.3f}" for value in vector[:_SHOWN_NUMBERS])
         cosines = [f"{_cosine(vector, other):.2f}" for other in compared]
