@@ -26,7 +26,6 @@ DONE = {
 """What is pressed in each tab, so that it shows all it has."""
 
 
-
 async def axe(page: Page) -> list[str]:
     """Return what axe finds to be in anybody's way."""
     found = await page.evaluate(
@@ -74,7 +73,9 @@ async def test_tabs_are_walked_with_the_keyboard_and_named_by_the_address(
 ) -> None:
     async with browsed() as page:
         await enter(page, platform)
-        names = await page.get_by_role("tablist", name="Workloads").get_by_role("tab").all_inner_texts()
+        names = (
+            await page.get_by_role("tablist", name="Workloads").get_by_role("tab").all_inner_texts()
+        )
         assert names[:3] == ["Overview", "Echo", "Generation"]
         assert names[-1] == "Batches"
         await page.get_by_role("tab", name="Overview").focus()

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import httpx2
 
 from headpond.client.async_transport import AsyncTransport
-from headpond.client.batches import AsyncBatches, Batches
 from headpond.client.catalogue import WORKLOADS_PATH, AsyncModels, Models, Workload, WorkloadList
 from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
-from headpond.client.files import AsyncFiles, Files
+from headpond.client.options import CallOptions
 from headpond.client.transport import Transport
-from headpond.client.usage import AsyncUsage, Usage
-from headpond.client.wire import encode
-from headpond_workloads.diffusion.client import AsyncImages, Images
-from headpond_workloads.embedding.client import AsyncEmbeddings, Embeddings
-from headpond_workloads.generation.client import AsyncChat, AsyncCompletions, Chat, Completions
-from headpond_workloads.generation.client_responses import AsyncResponses, Responses
-from headpond_workloads.generation.params import DetokenizeParams, TokenizeParams
-from headpond_workloads.generation.schema_tokenize import (
-    DETOKENIZE_PATH,
-    TOKENIZE_PATH,
-    Detokenization,
-    DetokenizeRequest,
-    Tokenization,
-    TokenizeRequest,
-)
-from headpond_workloads.reranking.client_params import RerankParams
-from headpond_workloads.reranking.schema import RERANK_PATH, Ranking, RerankRequest
-from headpond_workloads.speech.client import AsyncTranscriptions, Transcriptions
-from headpond_workloads.vision.client import AsyncClassifications, Classifications
+from headpond.client.wire import encode, options_of
+
+# What a program uses of the workloads is loaded when it does: their types take their time.
+if TYPE_CHECKING:
+    from headpond.client.batches import AsyncBatches, Batches
+    from headpond.client.files import AsyncFiles, Files
+    from headpond.client.usage import AsyncUsage, Usage
+    from headpond_workloads.diffusion.client import AsyncImages, Images
+    from headpond_workloads.embedding.client import AsyncEmbeddings, Embeddings
+    from headpond_workloads.generation.client import (
+        AsyncChat,
+        AsyncCompletions,
+        Chat,
+        Completions,
+    )
+    from headpond_workloads.generation.client_responses import AsyncResponses, Responses
+    from headpond_workloads.generation.params import DetokenizeParams, TokenizeParams
+    from headpond_workloads.generation.schema_tokenize import Detokenization, Tokenization
+    from headpond_workloads.reranking.client_params import RerankParams
+    from headpond_workloads.reranking.schema import Ranking
+    from headpond_workloads.speech.client import AsyncTranscriptions, Transcriptions
+    from headpond_workloads.speech.client_realtime import AsyncRealtime, Realtime
+    from headpond_workloads.vision.client import AsyncClassifications, Classifications
 
 
 class Client:
@@ -44,18 +47,6 @@ class Client:
     ...         model="chat", messages=[{"role": "user", "content": "Hello"}]
     ...     )
     """
-
-    batches: Batches
-    chat: Chat
-    classifications: Classifications
-    completions: Completions
-    embeddings: Embeddings
-    files: Files
-    images: Images
-    models: Models
-    responses: Responses
-    transcriptions: Transcriptions
-    usage: Usage
 
     def __init__(
         self,
@@ -91,21 +82,89 @@ class Client:
             max_retries=max_retries,
             headers=headers or {},
         )
-        self._bind(Transport(config, http_client))
+        self._transport = Transport(config, http_client)
 
-    def _bind(self, transport: Transport) -> None:
-        self._transport = transport
-        self.batches = Batches(transport)
-        self.chat = Chat(transport)
-        self.classifications = Classifications(transport)
-        self.completions = Completions(transport)
-        self.embeddings = Embeddings(transport)
-        self.files = Files(transport)
-        self.images = Images(transport)
-        self.models = Models(transport)
-        self.usage = Usage(transport)
-        self.responses = Responses(transport)
-        self.transcriptions = Transcriptions(transport)
+    @cached_property
+    def batches(self) -> Batches:
+        """Files of requests that are answered in the background."""
+        from headpond.client.batches import Batches  # noqa: PLC0415
+
+        return Batches(self._transport)
+
+    @cached_property
+    def chat(self) -> Chat:
+        """Conversations."""
+        from headpond_workloads.generation.client import Chat  # noqa: PLC0415
+
+        return Chat(self._transport)
+
+    @cached_property
+    def classifications(self) -> Classifications:
+        """Classes of images."""
+        from headpond_workloads.vision.client import Classifications  # noqa: PLC0415
+
+        return Classifications(self._transport)
+
+    @cached_property
+    def completions(self) -> Completions:
+        """Texts that go on."""
+        from headpond_workloads.generation.client import Completions  # noqa: PLC0415
+
+        return Completions(self._transport)
+
+    @cached_property
+    def embeddings(self) -> Embeddings:
+        """Vectors of texts."""
+        from headpond_workloads.embedding.client import Embeddings  # noqa: PLC0415
+
+        return Embeddings(self._transport)
+
+    @cached_property
+    def files(self) -> Files:
+        """What batches read and write."""
+        from headpond.client.files import Files  # noqa: PLC0415
+
+        return Files(self._transport)
+
+    @cached_property
+    def images(self) -> Images:
+        """Pictures from text, and from pictures."""
+        from headpond_workloads.diffusion.client import Images  # noqa: PLC0415
+
+        return Images(self._transport)
+
+    @cached_property
+    def models(self) -> Models:
+        """The models that can be asked for."""
+        return Models(self._transport)
+
+    @cached_property
+    def realtime(self) -> Realtime:
+        """Speech that is transcribed while it is spoken."""
+        from headpond_workloads.speech.client_realtime import Realtime  # noqa: PLC0415
+
+        return Realtime(self._transport)
+
+    @cached_property
+    def responses(self) -> Responses:
+        """Answers as OpenAI's responses."""
+        from headpond_workloads.generation.client_responses import Responses  # noqa: PLC0415
+
+        return Responses(self._transport)
+
+    @cached_property
+    def transcriptions(self) -> Transcriptions:
+        """Text of files of speech."""
+        from headpond_workloads.speech.client import Transcriptions  # noqa: PLC0415
+
+        return Transcriptions(self._transport)
+
+    @cached_property
+    def usage(self) -> Usage:
+        """What calls came to, by tenant."""
+        from headpond.client.usage import Usage  # noqa: PLC0415
+
+        return Usage(self._transport)
 
     def __enter__(self) -> Self:
         return self
@@ -131,15 +190,14 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Client:
         """Return a client with some settings changed, over the same connections."""
-        config = _changed(
-            self._transport.config,
+        options = CallOptions(
             timeout_s=timeout_s,
             deadline_s=deadline_s,
             max_retries=max_retries,
-            headers=headers,
+            extra_headers=headers,
         )
         client = object.__new__(Client)
-        client._bind(self._transport.with_config(config))
+        client._transport = self._transport.with_config(self._transport.config.for_call(options))
         return client
 
     def workloads(self) -> tuple[Workload, ...]:
@@ -152,7 +210,10 @@ class Client:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        return self._transport.post(RERANK_PATH, encode(params, RerankRequest), Ranking)
+        from headpond_workloads.reranking import schema  # noqa: PLC0415
+
+        body, options = encode(params, schema.RerankRequest), options_of(params)
+        return self._transport.post(schema.RERANK_PATH, body, schema.Ranking, options=options)
 
     def tokenize(self, **params: Unpack[TokenizeParams]) -> Tokenization:
         """Return the tokens of a prompt or a conversation.
@@ -160,8 +221,12 @@ class Client:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = encode(params, TokenizeRequest)
-        return self._transport.post(TOKENIZE_PATH, body, Tokenization)
+        from headpond_workloads.generation import schema_tokenize as schema  # noqa: PLC0415
+
+        body, options = encode(params, schema.TokenizeRequest), options_of(params)
+        return self._transport.post(
+            schema.TOKENIZE_PATH, body, schema.Tokenization, options=options
+        )
 
     def detokenize(self, **params: Unpack[DetokenizeParams]) -> Detokenization:
         """Return the text of tokens.
@@ -169,8 +234,12 @@ class Client:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = encode(params, DetokenizeRequest)
-        return self._transport.post(DETOKENIZE_PATH, body, Detokenization)
+        from headpond_workloads.generation import schema_tokenize as schema  # noqa: PLC0415
+
+        body, options = encode(params, schema.DetokenizeRequest), options_of(params)
+        return self._transport.post(
+            schema.DETOKENIZE_PATH, body, schema.Detokenization, options=options
+        )
 
 
 class AsyncClient:
@@ -183,18 +252,6 @@ class AsyncClient:
     ...         async for chunk in stream:
     ...             print(chunk.choices[0].text, end="")
     """
-
-    batches: AsyncBatches
-    chat: AsyncChat
-    classifications: AsyncClassifications
-    completions: AsyncCompletions
-    embeddings: AsyncEmbeddings
-    files: AsyncFiles
-    images: AsyncImages
-    models: AsyncModels
-    responses: AsyncResponses
-    transcriptions: AsyncTranscriptions
-    usage: AsyncUsage
 
     def __init__(
         self,
@@ -221,21 +278,89 @@ class AsyncClient:
             max_retries=max_retries,
             headers=headers or {},
         )
-        self._bind(AsyncTransport(config, http_client))
+        self._transport = AsyncTransport(config, http_client)
 
-    def _bind(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-        self.batches = AsyncBatches(transport)
-        self.chat = AsyncChat(transport)
-        self.classifications = AsyncClassifications(transport)
-        self.completions = AsyncCompletions(transport)
-        self.embeddings = AsyncEmbeddings(transport)
-        self.files = AsyncFiles(transport)
-        self.images = AsyncImages(transport)
-        self.models = AsyncModels(transport)
-        self.usage = AsyncUsage(transport)
-        self.responses = AsyncResponses(transport)
-        self.transcriptions = AsyncTranscriptions(transport)
+    @cached_property
+    def batches(self) -> AsyncBatches:
+        """Files of requests that are answered in the background."""
+        from headpond.client.batches import AsyncBatches  # noqa: PLC0415
+
+        return AsyncBatches(self._transport)
+
+    @cached_property
+    def chat(self) -> AsyncChat:
+        """Conversations."""
+        from headpond_workloads.generation.client import AsyncChat  # noqa: PLC0415
+
+        return AsyncChat(self._transport)
+
+    @cached_property
+    def classifications(self) -> AsyncClassifications:
+        """Classes of images."""
+        from headpond_workloads.vision.client import AsyncClassifications  # noqa: PLC0415
+
+        return AsyncClassifications(self._transport)
+
+    @cached_property
+    def completions(self) -> AsyncCompletions:
+        """Texts that go on."""
+        from headpond_workloads.generation.client import AsyncCompletions  # noqa: PLC0415
+
+        return AsyncCompletions(self._transport)
+
+    @cached_property
+    def embeddings(self) -> AsyncEmbeddings:
+        """Vectors of texts."""
+        from headpond_workloads.embedding.client import AsyncEmbeddings  # noqa: PLC0415
+
+        return AsyncEmbeddings(self._transport)
+
+    @cached_property
+    def files(self) -> AsyncFiles:
+        """What batches read and write."""
+        from headpond.client.files import AsyncFiles  # noqa: PLC0415
+
+        return AsyncFiles(self._transport)
+
+    @cached_property
+    def images(self) -> AsyncImages:
+        """Pictures from text, and from pictures."""
+        from headpond_workloads.diffusion.client import AsyncImages  # noqa: PLC0415
+
+        return AsyncImages(self._transport)
+
+    @cached_property
+    def models(self) -> AsyncModels:
+        """The models that can be asked for."""
+        return AsyncModels(self._transport)
+
+    @cached_property
+    def realtime(self) -> AsyncRealtime:
+        """Speech that is transcribed while it is spoken."""
+        from headpond_workloads.speech.client_realtime import AsyncRealtime  # noqa: PLC0415
+
+        return AsyncRealtime(self._transport)
+
+    @cached_property
+    def responses(self) -> AsyncResponses:
+        """Answers as OpenAI's responses."""
+        from headpond_workloads.generation.client_responses import AsyncResponses  # noqa: PLC0415
+
+        return AsyncResponses(self._transport)
+
+    @cached_property
+    def transcriptions(self) -> AsyncTranscriptions:
+        """Text of files of speech."""
+        from headpond_workloads.speech.client import AsyncTranscriptions  # noqa: PLC0415
+
+        return AsyncTranscriptions(self._transport)
+
+    @cached_property
+    def usage(self) -> AsyncUsage:
+        """What calls came to, by tenant."""
+        from headpond.client.usage import AsyncUsage  # noqa: PLC0415
+
+        return AsyncUsage(self._transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -261,15 +386,14 @@ class AsyncClient:
         headers: Mapping[str, str] | None = None,
     ) -> AsyncClient:
         """Return a client with some settings changed, over the same connections."""
-        config = _changed(
-            self._transport.config,
+        options = CallOptions(
             timeout_s=timeout_s,
             deadline_s=deadline_s,
             max_retries=max_retries,
-            headers=headers,
+            extra_headers=headers,
         )
         client = object.__new__(AsyncClient)
-        client._bind(self._transport.with_config(config))
+        client._transport = self._transport.with_config(self._transport.config.for_call(options))
         return client
 
     async def workloads(self) -> tuple[Workload, ...]:
@@ -282,7 +406,10 @@ class AsyncClient:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        return await self._transport.post(RERANK_PATH, encode(params, RerankRequest), Ranking)
+        from headpond_workloads.reranking import schema  # noqa: PLC0415
+
+        body, options = encode(params, schema.RerankRequest), options_of(params)
+        return await self._transport.post(schema.RERANK_PATH, body, schema.Ranking, options=options)
 
     async def tokenize(self, **params: Unpack[TokenizeParams]) -> Tokenization:
         """Return the tokens of a prompt or a conversation.
@@ -290,8 +417,12 @@ class AsyncClient:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = encode(params, TokenizeRequest)
-        return await self._transport.post(TOKENIZE_PATH, body, Tokenization)
+        from headpond_workloads.generation import schema_tokenize as schema  # noqa: PLC0415
+
+        body, options = encode(params, schema.TokenizeRequest), options_of(params)
+        return await self._transport.post(
+            schema.TOKENIZE_PATH, body, schema.Tokenization, options=options
+        )
 
     async def detokenize(self, **params: Unpack[DetokenizeParams]) -> Detokenization:
         """Return the text of tokens.
@@ -299,23 +430,9 @@ class AsyncClient:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        body = encode(params, DetokenizeRequest)
-        return await self._transport.post(DETOKENIZE_PATH, body, Detokenization)
+        from headpond_workloads.generation import schema_tokenize as schema  # noqa: PLC0415
 
-
-def _changed(
-    config: ClientConfig,
-    *,
-    timeout_s: float | None,
-    deadline_s: float | None,
-    max_retries: int | None,
-    headers: Mapping[str, str] | None,
-) -> ClientConfig:
-    """Return the settings with what is not None changed; headers are added to."""
-    return replace(
-        config,
-        timeout_s=config.timeout_s if timeout_s is None else timeout_s,
-        deadline_s=config.deadline_s if deadline_s is None else deadline_s,
-        max_retries=config.max_retries if max_retries is None else max_retries,
-        headers=config.headers if headers is None else {**config.headers, **headers},
-    )
+        body, options = encode(params, schema.DetokenizeRequest), options_of(params)
+        return await self._transport.post(
+            schema.DETOKENIZE_PATH, body, schema.Detokenization, options=options
+        )

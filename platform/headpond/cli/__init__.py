@@ -7,15 +7,32 @@ from typing import Annotated
 
 import typer
 
-from headpond.cli import alias, batch, bundle, dashboards, key, plan, status, top, up, usage
+from headpond.cli import (
+    alias,
+    batch,
+    bench,
+    bundle,
+    dashboards,
+    down,
+    key,
+    plan,
+    status,
+    top,
+    up,
+    usage,
+)
 from headpond.cli.console import log_to_people
+from headpond.cli.plugins import WithPlugins
 
-app = typer.Typer(no_args_is_help=True, help="Serve every kind of model behind one router.")
+app = typer.Typer(
+    cls=WithPlugins, no_args_is_help=True, help="Serve every kind of model behind one router."
+)
 app.add_typer(alias.app, name="alias")
 app.add_typer(batch.app, name="batch")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(key.app, name="key")
 app.command()(up.up)
+app.command()(down.down)
 app.command()(up.apply)
 app.command()(up.demo)
 app.command()(up.env)
@@ -25,6 +42,7 @@ app.command()(status.status)
 app.command()(top.top)
 app.command()(dashboards.dashboards)
 app.command()(dashboards.alerts)
+app.command()(bench.bench)
 
 
 def _print_version(wanted: bool) -> None:

@@ -21,20 +21,17 @@ from rich.table import Column, Table
 
 from headpond import Client
 from headpond.cli.batch_bars import records_bar, show_batch, upload_bar
-from headpond.cli.console import people, refusals
+from headpond.cli.console import people
+from headpond.cli.options import ApiKey, AsJson, BaseUrl, connected
 from headpond.client.results import result_files
 from headpond.errors import DeadlineExceeded
-from headpond.jobs_wire import Batch, BatchFormat, BatchInput, BatchOutput
+from headpond.jobs_wire import Batch, BatchFormat, BatchInput, BatchList, BatchOutput
 
 app = typer.Typer(no_args_is_help=True, help="Submit, watch, cancel and list batches.")
 
 _FAILED, _OPEN = 1, 3
 _ID_WIDTH = 38
 BatchId = Annotated[str, typer.Argument(help="The batch, as `submit` printed it.")]
-Server = Annotated[
-    str | None, typer.Option("--url", help="The server; $HEADPOND_BASE_URL, else localhost:8000.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds to wait at most.", min=0.0)]
 
 
@@ -63,7 +60,8 @@ def submit(  # noqa: PLR0913 - an option each
     idempotency_key: Annotated[
         str | None, typer.Option(help="The same key and file make no second batch.")
     ] = None,
-    url: Server = None,
+    base_url: BaseUrl = None,
+    api_key: ApiKey = None,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Run the good lines of a file with bad ones.")
     ] = False,
@@ -80,7 +78,7 @@ def submit(  # noqa: PLR0913 - an option each
         target = BatchOutput(url=output_url, format=output_format)
     if skip_invalid:
         pairs["on_invalid_line"] = "skip"
-    with refusals(), Client(base_url=url) as client:
+    with connected(base_url, api_key) as client:
         uploaded = None if file is None else _uploaded(client, file)
         batch = client.batches.create(
             input_file_id=uploaded,
@@ -103,19 +101,26 @@ def submit(  # noqa: PLR0913 - an option each
 
 @app.command()
 def watch(
-    batch_id: BatchId, timeout_s: Timeout = None, url: Server = None, *, as_json: AsJson = False
+    batch_id: BatchId,
+    timeout_s: Timeout = None,
+    base_url: BaseUrl = None,
+    api_key: ApiKey = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Show how far a batch is until it is over."""
-    with refusals(), Client(base_url=url) as client:
+    with connected(base_url, api_key) as client:
         batch = _watched(client, batch_id, timeout_s)
     _print(batch, as_json=as_json)
     raise typer.Exit(_code(batch))
 
 
 @app.command()
-def cancel(batch_id: BatchId, url: Server = None, *, as_json: AsJson = False) -> None:
+def cancel(
+    batch_id: BatchId, base_url: BaseUrl = None, api_key: ApiKey = None, *, as_json: AsJson = False
+) -> None:
     """Stop a batch; what is done is kept."""
-    with refusals(), Client(base_url=url) as client:
+    with connected(base_url, api_key) as client:
         batch = client.batches.cancel(batch_id)
     _print(batch, as_json=as_json)
 
@@ -124,10 +129,11 @@ def cancel(batch_id: BatchId, url: Server = None, *, as_json: AsJson = False) ->
 def results(
     batch_id: BatchId,
     output: Annotated[Path | None, typer.Option(help="A file; standard output if absent.")] = None,
-    url: Server = None,
+    base_url: BaseUrl = None,
+    api_key: ApiKey = None,
 ) -> None:
     """Write every result of a batch that is over, one JSON a line, those that failed last."""
-    with refusals(), Client(base_url=url) as client:
+    with connected(base_url, api_key) as client:
         batch = client.batches.retrieve(batch_id)
         if not batch.over:
             people.print(f"{batch.id} is {batch.status}; see `headpond batch watch {batch.id}`.")
@@ -142,15 +148,17 @@ def results(
 @app.command(name="list")
 def list_batches(
     limit: Annotated[int, typer.Option(help="The most that are listed.", min=1, max=100)] = 20,
-    url: Server = None,
+    base_url: BaseUrl = None,
+    api_key: ApiKey = None,
     *,
     as_json: AsJson = False,
 ) -> None:
     """List the batches, newest first."""
-    with refusals(), Client(base_url=url) as client:
+    with connected(base_url, api_key) as client:
         listed = client.batches.list(limit=limit)
     if as_json:
-        typer.echo(listed.model_dump_json())
+        found = BatchList(data=listed.data, last_id=listed.last_id, has_more=listed.has_more)
+        typer.echo(found.model_dump_json())
         return
     identifiers = Column("batch", no_wrap=True, min_width=_ID_WIDTH)
     table = Table(identifiers, "status", "records", "endpoint", "model", "made", box=None)

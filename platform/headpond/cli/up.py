@@ -20,6 +20,7 @@ import typer
 
 from headpond import Client
 from headpond.cli.console import people, refusals
+from headpond.cli.running import noted
 from headpond.dialect import Route
 from headpond.errors import NotFound, NotReady
 from headpond.ray_env import RAY_ENV, apply_ray_env
@@ -106,17 +107,20 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
         if port is not None:
             config = {**config, "http_options": {**_http_options(config), "port": port}}
         base_url = _base_url(config)
-        try:
-            schema = local_ray.parse_config(config)
-            people.print(f"Ray at {local_ray.start_ray(cpus)}")
-            local_ray.deploy(schema)
-            local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
-            for prefix in sorted(set(_prefixes(config))):
-                _wait_ready(f"{base_url}{prefix}/readyz", started + _READY_TIMEOUT_S)
-            _report(started)("all", "ready")
-            yield base_url
-        finally:
-            local_ray.stop_ray()
+        # `headpond down` and `kill` end a platform that is starting as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with noted(base_url):
+            try:
+                schema = local_ray.parse_config(config)
+                people.print(f"Ray at {local_ray.start_ray(cpus)}")
+                local_ray.deploy(schema)
+                local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
+                for prefix in sorted(set(_prefixes(config))):
+                    _wait_ready(f"{base_url}{prefix}/readyz", started + _READY_TIMEOUT_S)
+                _report(started)("all", "ready")
+                yield base_url
+            finally:
+                local_ray.stop_ray()
 
 
 def _report(started: float) -> Callable[[str, str], None]:

@@ -9,15 +9,21 @@ from uuid import uuid4
 
 from headpond.client.addresses import at, queried
 from headpond.client.async_transport import AsyncTransport
+from headpond.client.files import AsyncFiles, Files
+from headpond.client.options import CallOptions
+from headpond.client.page import AsyncPage, Page
+from headpond.client.requests_file import Bodies, requests_file
 from headpond.client.results import (
     Looks,
     async_lines,
     batch_body,
+    check_ran,
     lines,
     parsed,
     result_files,
 )
 from headpond.client.transport import Transport
+from headpond.client.upload import OnProgress
 from headpond.jobs_wire import (
     BATCH_PATH,
     BATCHES_PATH,
@@ -76,8 +82,8 @@ class Batches:
             metadata,
             output_expires_after_s,
         )
-        headers = {IDEMPOTENCY_KEY: idempotency_key or uuid4().hex}
-        return self._transport.post(BATCHES_PATH, body, Batch, headers=headers)
+        options = CallOptions(extra_headers={IDEMPOTENCY_KEY: idempotency_key or uuid4().hex})
+        return self._transport.post(BATCHES_PATH, body, Batch, options=options)
 
     def retrieve(self, batch_id: str) -> Batch:
         """Return a batch as it is now.
@@ -87,9 +93,17 @@ class Batches:
         """
         return self._transport.get(at(BATCH_PATH, batch_id), Batch)
 
-    def list(self, *, after: str | None = None, limit: int | None = None) -> BatchList:
-        """Return some batches, newest first; the next page begins `after` its `last_id`."""
-        return self._transport.get(queried(BATCHES_PATH, after=after, limit=limit), BatchList)
+    def list(self, *, after: str | None = None, limit: int | None = None) -> Page[Batch]:
+        """Return a page of batches, newest first; iterating goes on over all that follow.
+
+        Args:
+            after: The page begins behind this batch.
+            limit: The most on a page.
+        """
+        path = queried(BATCHES_PATH, after=after, limit=limit)
+        return Page(
+            self._transport.get(path, BatchList), lambda last: self.list(after=last, limit=limit)
+        )
 
     def cancel(self, batch_id: str) -> Batch:
         """Stop a batch; what is done is kept.
@@ -127,6 +141,53 @@ class Batches:
             if batch.over:
                 return batch
             time.sleep(looks.next_s())
+
+    def run(
+        self,
+        *,
+        endpoint: str,
+        bodies: Bodies,
+        completion_window: str = "24h",
+        metadata: Mapping[str, str] | None = None,
+        poll_s: float | None = None,
+        on_upload: OnProgress | None = None,
+        on_progress: Callable[[Batch], None] | None = None,
+    ) -> Generator[BatchResult]:
+        """Run bodies as a batch: upload them, wait, and yield what became of each.
+
+        What interrupts the wait cancels the batch.
+
+        Args:
+            endpoint: The route of all bodies.
+            bodies: JSON bodies, each with its `model`; in the results `custom_id` is the number
+                of the body, from 0. A mapping has identifiers instead.
+            completion_window: Hours or minutes until the deadline, `24h` or `90m`.
+            metadata: At most 16 pairs.
+            poll_s: Seconds between two looks; from a quarter up to five when not said.
+            on_upload: Told how many bytes were sent, and of how many.
+            on_progress: Told what each look has found.
+
+        Raises:
+            BatchFailed: The server could not run it; says why.
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        with requests_file(endpoint, bodies) as file:
+            uploaded = Files(self._transport).create(
+                file, filename="requests.jsonl", on_progress=on_upload
+            )
+        batch = self.create(
+            input_file_id=uploaded.id,
+            endpoint=endpoint,
+            completion_window=completion_window,
+            metadata=metadata,
+        )
+        try:
+            batch = self.wait(batch.id, poll_s=poll_s, on_progress=on_progress)
+        finally:
+            if not batch.over:
+                self.cancel(batch.id)
+        check_ran(batch)
+        yield from self.results(batch)
 
     def results(self, batch: Batch | str) -> Generator[BatchResult]:
         """Yield one result for each record, those that failed last; join by `custom_id`.
@@ -188,8 +249,8 @@ class AsyncBatches:
             metadata,
             output_expires_after_s,
         )
-        headers = {IDEMPOTENCY_KEY: idempotency_key or uuid4().hex}
-        return await self._transport.post(BATCHES_PATH, body, Batch, headers=headers)
+        options = CallOptions(extra_headers={IDEMPOTENCY_KEY: idempotency_key or uuid4().hex})
+        return await self._transport.post(BATCHES_PATH, body, Batch, options=options)
 
     async def retrieve(self, batch_id: str) -> Batch:
         """Return a batch as it is now.
@@ -199,9 +260,18 @@ class AsyncBatches:
         """
         return await self._transport.get(at(BATCH_PATH, batch_id), Batch)
 
-    async def list(self, *, after: str | None = None, limit: int | None = None) -> BatchList:
-        """Return some batches, newest first; the next page begins `after` its `last_id`."""
-        return await self._transport.get(queried(BATCHES_PATH, after=after, limit=limit), BatchList)
+    async def list(self, *, after: str | None = None, limit: int | None = None) -> AsyncPage[Batch]:
+        """Return a page of batches, newest first; iterating goes on over all that follow.
+
+        Args:
+            after: The page begins behind this batch.
+            limit: The most on a page.
+        """
+        path = queried(BATCHES_PATH, after=after, limit=limit)
+        return AsyncPage(
+            await self._transport.get(path, BatchList),
+            lambda last: self.list(after=last, limit=limit),
+        )
 
     async def cancel(self, batch_id: str) -> Batch:
         """Stop a batch; what is done is kept.
@@ -239,6 +309,54 @@ class AsyncBatches:
             if batch.over:
                 return batch
             await asyncio.sleep(looks.next_s())
+
+    async def run(
+        self,
+        *,
+        endpoint: str,
+        bodies: Bodies,
+        completion_window: str = "24h",
+        metadata: Mapping[str, str] | None = None,
+        poll_s: float | None = None,
+        on_upload: OnProgress | None = None,
+        on_progress: Callable[[Batch], None] | None = None,
+    ) -> AsyncGenerator[BatchResult]:
+        """Run bodies as a batch: upload them, wait, and yield what became of each.
+
+        What interrupts the wait cancels the batch.
+
+        Args:
+            endpoint: The route of all bodies.
+            bodies: JSON bodies, each with its `model`; in the results `custom_id` is the number
+                of the body, from 0. A mapping has identifiers instead.
+            completion_window: Hours or minutes until the deadline, `24h` or `90m`.
+            metadata: At most 16 pairs.
+            poll_s: Seconds between two looks; from a quarter up to five when not said.
+            on_upload: Told how many bytes were sent, and of how many.
+            on_progress: Told what each look has found.
+
+        Raises:
+            BatchFailed: The server could not run it; says why.
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        with requests_file(endpoint, bodies) as file:
+            uploaded = await AsyncFiles(self._transport).create(
+                file, filename="requests.jsonl", on_progress=on_upload
+            )
+        batch = await self.create(
+            input_file_id=uploaded.id,
+            endpoint=endpoint,
+            completion_window=completion_window,
+            metadata=metadata,
+        )
+        try:
+            batch = await self.wait(batch.id, poll_s=poll_s, on_progress=on_progress)
+        finally:
+            if not batch.over:
+                await self.cancel(batch.id)
+        check_ran(batch)
+        async for result in self.results(batch):
+            yield result
 
     async def results(self, batch: Batch | str) -> AsyncGenerator[BatchResult]:
         """Yield one result for each record, those that failed last; join by `custom_id`.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.transport import Transport
@@ -13,13 +14,64 @@ from headpond.models_wire import MODELS_PATH, Model, ModelList
 WORKLOADS_PATH = "/v1/workloads"
 
 
-class Workload(BaseModel):
-    """One workload's record; `model_extra` holds what it declares besides."""
+class _Declared(BaseModel):
+    """A part of a record; `model_extra` holds what it declares besides."""
 
     model_config = ConfigDict(extra="allow")
 
+
+class WorkloadRoute(_Declared):
+    """A route.
+
+    Attributes:
+        method: Of HTTP; `WEBSOCKET` where a WebSocket is opened.
+        path: Below the base URL.
+        example: A body that works with any model of the workload, `model` left out.
+        chunk: The type of a stream's events; None where nothing is streamed.
+    """
+
+    method: str
+    path: str
+    example: Mapping[str, JsonValue] = {}
+    chunk: str | None = None
+
+
+class WorkloadPhase(_Declared):
+    """A phase of every call."""
+
+    name: str
+    kind: str
+
+
+class LatencyBounds(_Declared):
+    """Seconds within which work counts; None for no bound."""
+
+    first_output_s: float | None = None
+    gap_s: float | None = None
+    total_s: float | None = None
+
+
+class WorkloadThroughput(_Declared):
+    """A rate in which the workload is judged: a unit of its work, and when it counts."""
+
+    unit: str
+    bounds: LatencyBounds
+
+
+class Workload(_Declared):
+    """One workload's record.
+
+    Attributes:
+        routes: The first one is what the workload is for.
+        phases: In order.
+        throughput: Rates; the first one counts most.
+    """
+
     name: str
     summary: str
+    routes: tuple[WorkloadRoute, ...] = ()
+    phases: tuple[WorkloadPhase, ...] = ()
+    throughput: tuple[WorkloadThroughput, ...] = ()
 
 
 class WorkloadList(BaseModel):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 
 import httpx2
+
+from headpond.client.options import CallOptions
 
 DEFAULT_BASE_URL = "http://localhost:8000"
 DEFAULT_TIMEOUT_S = 600.0
@@ -58,6 +60,22 @@ class ClientConfig:
         """Fill up with `HEADPOND_BASE_URL` and `HEADPOND_API_KEY`, then the defaults."""
         base_url = base_url or os.environ.get("HEADPOND_BASE_URL") or DEFAULT_BASE_URL
         return base_url, api_key or os.environ.get("HEADPOND_API_KEY") or None
+
+    def for_call(self, options: CallOptions) -> ClientConfig:
+        """Return the settings with what a call was told instead.
+
+        Raises:
+            ValueError: An option cannot work; names it.
+        """
+        timeout_s, deadline_s = options.get("timeout_s"), options.get("deadline_s")
+        max_retries, headers = options.get("max_retries"), options.get("extra_headers")
+        return replace(
+            self,
+            timeout_s=self.timeout_s if timeout_s is None else timeout_s,
+            deadline_s=self.deadline_s if deadline_s is None else deadline_s,
+            max_retries=self.max_retries if max_retries is None else max_retries,
+            headers=self.headers if headers is None else {**self.headers, **headers},
+        )
 
     def request_headers(self) -> dict[str, str]:
         """Return the headers of every request; those that the caller gave win."""

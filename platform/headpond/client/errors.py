@@ -1,6 +1,7 @@
 """Errors as clients meet them: the server's own classes, and what only clients see.
 
 HeadpondError
+├── BatchFailed                 the server could not run a batch
 ├── ConnectionFailed            the server could not be reached
 │   └── ConnectionTimedOut      nothing came for `timeout_s`
 └── ResponseInvalid             the answer is not what the API promises
@@ -17,26 +18,28 @@ from email.utils import parsedate_to_datetime
 import httpx2
 from pydantic import BaseModel, ValidationError
 
+import headpond.errors as shared
 from headpond.errors import (
-    AuthenticationFailed,
-    ContextLengthExceeded,
     DeadlineExceeded,
-    EngineFailed,
     HeadpondError,
     InvalidRequest,
-    ModelNotFound,
     NotFound,
-    NotReady,
     Overloaded,
     PayloadTooLarge,
     PermissionDenied,
     RateLimited,
     Received,
     RequestCancelled,
-    StoreUnavailable,
-    UnsupportedParameter,
     WorkerLost,
 )
+from headpond.http import errors as of_http
+from headpond.jobs import errors as of_jobs
+
+
+class BatchFailed(HeadpondError):
+    """The batch failed: it has no results."""
+
+    code = "batch_failed"
 
 
 class ConnectionFailed(HeadpondError):
@@ -64,26 +67,24 @@ class StreamTruncated(ResponseInvalid):
     code = "stream_truncated"
 
 
-_WITH_CODE: tuple[type[HeadpondError], ...] = (
-    AuthenticationFailed,
-    ContextLengthExceeded,
-    DeadlineExceeded,
-    EngineFailed,
-    ModelNotFound,
-    NotFound,
-    NotReady,
-    Overloaded,
-    PayloadTooLarge,
-    PermissionDenied,
-    RateLimited,
-    RequestCancelled,
-    StoreUnavailable,
-    UnsupportedParameter,
-    WorkerLost,
-)
-_BY_CODE: Mapping[str | None, type[HeadpondError]] = {cls.code: cls for cls in _WITH_CODE}
+_MODULES = frozenset(module.__name__ for module in (shared, of_http, of_jobs))
+
+
+def _with_codes() -> dict[str | None, type[HeadpondError]]:
+    """Return the server's errors that say a code of their own."""
+    found: dict[str | None, type[HeadpondError]] = {}
+    classes: list[type[HeadpondError]] = [HeadpondError]
+    for cls in classes:
+        classes += [each for each in cls.__subclasses__() if each.__module__ in _MODULES]
+        if "code" in vars(cls) and cls.__init__ is HeadpondError.__init__:
+            found[cls.code] = cls
+    found.pop(None, None)
+    return found
+
+
+_BY_CODE: Mapping[str | None, type[HeadpondError]] = _with_codes()
 _BY_STATUS: Mapping[int, type[HeadpondError]] = {
-    401: AuthenticationFailed,
+    401: shared.AuthenticationFailed,
     403: PermissionDenied,
     404: NotFound,
     408: DeadlineExceeded,
@@ -106,6 +107,7 @@ class _Error(BaseModel):
     type: str | None = None
     param: str | None = None
     code: str | None = None
+    retry_after_ms: int | None = None
 
 
 class _Envelope(BaseModel):
@@ -132,16 +134,23 @@ def error_of(response: httpx2.Response) -> HeadpondError:
     return error
 
 
-def error_in(data: str, response: httpx2.Response) -> HeadpondError | None:
-    """Return the error in the data of an event amid a stream; None if it holds none."""
+def error_in(data: str, response: httpx2.Response | None = None) -> HeadpondError | None:
+    """Return the error in the data of an event; None if it holds none.
+
+    Args:
+        data: JSON.
+        response: The answer that the event came in; None of a WebSocket's messages.
+    """
     told = _read(data)
     if told is None:
         return None
     cls = _BY_CODE.get(told.code) or _BY_KIND.get(told.type) or HeadpondError
-    error = cls(told.message, param=told.param)
+    wait_ms = told.retry_after_ms
+    wait_s = None if wait_ms is None else wait_ms / 1000
+    error = cls(told.message, param=told.param, retry_after_s=wait_s)
     error.received = Received(
-        status=response.status_code,
-        request_id=response.headers.get("x-request-id"),
+        status=101 if response is None else response.status_code,
+        request_id=None if response is None else response.headers.get("x-request-id"),
         body=data,
         should_retry=False,
     )

@@ -7,6 +7,7 @@ from typing import Literal
 
 from headpond.client.addresses import at, queried
 from headpond.client.async_transport import AsyncTransport
+from headpond.client.page import AsyncPage, Page
 from headpond.client.transport import Transport
 from headpond.client.upload import OnProgress, Source, Upload, opened
 from headpond.jobs_wire import (
@@ -20,9 +21,9 @@ from headpond.jobs_wire import (
 )
 
 
-def upload_fields(purpose: str, expires_after_s: int | None) -> dict[str, str]:
+def upload_fields(purpose: str, expires_after_s: int | None) -> dict[str, str | list[str]]:
     """Return the fields of an upload's form."""
-    fields = {"purpose": purpose}
+    fields: dict[str, str | list[str]] = {"purpose": purpose}
     if expires_after_s is not None:
         fields |= {
             "expires_after[anchor]": "created_at",
@@ -62,7 +63,7 @@ class Files:
         fields = upload_fields(purpose, expires_after_s)
         with opened(file, filename) as (source, name):
             upload = Upload(file=source, filename=name, fields=fields, on_progress=on_progress)
-            return self._transport.upload(FILES_PATH, upload, FileObject)
+            return self._transport.post(FILES_PATH, upload, FileObject)
 
     def list(
         self,
@@ -71,10 +72,20 @@ class Files:
         limit: int | None = None,
         order: Literal["asc", "desc"] | None = None,
         purpose: str | None = None,
-    ) -> FileList:
-        """Return some files, newest first; the next page begins `after` its `last_id`."""
+    ) -> Page[FileObject]:
+        """Return a page of files, newest first; iterating goes on over all that follow.
+
+        Args:
+            after: The page begins behind this file.
+            limit: The most on a page.
+            order: `asc` for the oldest first.
+            purpose: Only files of this purpose.
+        """
         path = queried(FILES_PATH, after=after, limit=limit, order=order, purpose=purpose)
-        return self._transport.get(path, FileList)
+        return Page(
+            self._transport.get(path, FileList),
+            lambda last: self.list(after=last, limit=limit, order=order, purpose=purpose),
+        )
 
     def retrieve(self, file_id: str) -> FileObject:
         """Return one file.
@@ -132,7 +143,7 @@ class AsyncFiles:
         fields = upload_fields(purpose, expires_after_s)
         with opened(file, filename) as (source, name):
             upload = Upload(file=source, filename=name, fields=fields, on_progress=on_progress)
-            return await self._transport.upload(FILES_PATH, upload, FileObject)
+            return await self._transport.post(FILES_PATH, upload, FileObject)
 
     async def list(
         self,
@@ -141,10 +152,20 @@ class AsyncFiles:
         limit: int | None = None,
         order: Literal["asc", "desc"] | None = None,
         purpose: str | None = None,
-    ) -> FileList:
-        """Return some files, newest first; the next page begins `after` its `last_id`."""
+    ) -> AsyncPage[FileObject]:
+        """Return a page of files, newest first; iterating goes on over all that follow.
+
+        Args:
+            after: The page begins behind this file.
+            limit: The most on a page.
+            order: `asc` for the oldest first.
+            purpose: Only files of this purpose.
+        """
         path = queried(FILES_PATH, after=after, limit=limit, order=order, purpose=purpose)
-        return await self._transport.get(path, FileList)
+        return AsyncPage(
+            await self._transport.get(path, FileList),
+            lambda last: self.list(after=last, limit=limit, order=order, purpose=purpose),
+        )
 
     async def retrieve(self, file_id: str) -> FileObject:
         """Return one file.

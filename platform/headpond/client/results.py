@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 
 from pydantic import ValidationError
 
-from headpond.client.errors import ResponseInvalid
+from headpond.client.errors import BatchFailed, ResponseInvalid
 from headpond.client.wire import encode
 from headpond.errors import DeadlineExceeded, InvalidRequest
 from headpond.jobs_wire import Batch, BatchInput, BatchOutput, BatchRequest, BatchResult
@@ -82,6 +82,19 @@ def result_files(batch: Batch) -> list[str]:
         text = f"The results lie below {batch.output.url}, once `manifest.json` is there."
         raise InvalidRequest(text, param="output.url")
     return [each for each in (batch.output_file_id, batch.error_file_id) if each is not None]
+
+
+def check_ran(batch: Batch) -> None:
+    """Make sure that a batch has results.
+
+    Raises:
+        BatchFailed: It has none, as something was wrong with all of it.
+    """
+    if batch.status != "failed":
+        return
+    errors = () if batch.errors is None else batch.errors.data
+    told = [each.message or each.code or "" for each in errors]
+    raise BatchFailed("; ".join(told) or None)
 
 
 def lines(blocks: Iterator[bytes]) -> Iterator[bytes]:

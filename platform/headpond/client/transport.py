@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import httpx2
 from pydantic import BaseModel
@@ -13,9 +14,22 @@ from stamina import RetryingCaller
 from headpond.client.attempts import Attempts
 from headpond.client.config import LIMITS, ClientConfig
 from headpond.client.errors import error_of
+from headpond.client.options import CallOptions
 from headpond.client.stream import Stream
 from headpond.client.upload import Upload
-from headpond.client.wire import BLOCK_BYTES, CONTENT, EVENTS, Outgoing, parse
+from headpond.client.wire import (
+    BLOCK_BYTES,
+    CONTENT,
+    EVENTS,
+    JSON,
+    NO_WEBSOCKETS,
+    TEXT,
+    Outgoing,
+    parse,
+)
+
+if TYPE_CHECKING:
+    from headpond.client.socket import Socket
 
 Wire = TypeVar("Wire", bound=BaseModel)
 
@@ -55,23 +69,31 @@ class Transport:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        return self._whole(Outgoing(method="GET", path=path), answer)
+        return self._whole(self._outgoing("GET", path), answer)
 
     def post(
         self,
         path: str,
-        body: bytes | None,
+        body: bytes | Upload | None,
         answer: type[Wire],
         *,
-        headers: Mapping[str, str] | None = None,
+        options: CallOptions | None = None,
     ) -> Wire:
-        """Send a JSON body, or none, and wait for the whole answer.
+        """Send JSON, a file, or nothing, and wait for the whole answer.
 
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        outgoing = Outgoing(method="POST", path=path, body=body, headers=headers or {})
-        return self._whole(outgoing, answer)
+        return self._whole(self._outgoing("POST", path, body, options), answer)
+
+    def text(self, path: str, body: bytes | Upload, *, options: CallOptions | None = None) -> str:
+        """Send JSON or a file, and wait for an answer that is a text.
+
+        Raises:
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        outgoing = self._outgoing("POST", path, body, options, accept=TEXT)
+        return (self._read(outgoing)).text
 
     def delete(self, path: str, answer: type[Wire]) -> Wire:
         """Delete what is at `path`.
@@ -79,15 +101,7 @@ class Transport:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        return self._whole(Outgoing(method="DELETE", path=path), answer)
-
-    def upload(self, path: str, upload: Upload, answer: type[Wire]) -> Wire:
-        """Send a file, which is read while it is sent.
-
-        Raises:
-            HeadpondError: The server's own error, or one of `headpond.client.errors`.
-        """
-        return self._whole(Outgoing(method="POST", path=path, upload=upload), answer)
+        return self._whole(self._outgoing("DELETE", path), answer)
 
     def content(self, path: str) -> Generator[bytes]:
         """Yield the content at `path` as it comes.
@@ -96,7 +110,7 @@ class Transport:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         attempts = Attempts(self.config)
-        outgoing = Outgoing(method="GET", path=path, accept=CONTENT)
+        outgoing = self._outgoing("GET", path, accept=CONTENT)
         response = self._open(outgoing, attempts)
         try:
             yield from response.iter_bytes(BLOCK_BYTES)
@@ -108,29 +122,70 @@ class Transport:
     def stream(
         self,
         path: str,
-        body: bytes,
+        body: bytes | Upload,
         chunk: type[Wire],
         *,
         is_last: Callable[[Wire], bool] | None = None,
+        options: CallOptions | None = None,
     ) -> Stream[Wire]:
-        """Send a JSON body and return the stream that answers it.
+        """Send JSON or a file, and return the stream that answers it.
 
         Until the server has accepted the call it is tried again; after that never.
 
         Args:
             path: The route.
-            body: The JSON.
+            body: The JSON, or a file, which is read before this returns.
             chunk: What each event is.
             is_last: Tells the event that ends a stream without `[DONE]`.
+            options: Of this call only.
 
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        outgoing = Outgoing(method="POST", path=path, body=body, accept=EVENTS)
-        return Stream(self._open(outgoing, Attempts(self.config)), chunk, is_last)
+        outgoing = self._outgoing("POST", path, body, options, accept=EVENTS)
+        response = self._open(outgoing, Attempts(outgoing.config))
+        return Stream(response, chunk, is_last)
+
+    @contextmanager
+    def socket(
+        self, path: str, query: Mapping[str, str], *, options: CallOptions | None = None
+    ) -> Generator[Socket]:
+        """Open a WebSocket; leaving the block closes it.
+
+        Until the server has accepted it, it is tried again.
+
+        Raises:
+            ImportError: There is no `websockets`.
+            HeadpondError: The server's own error, or one of `headpond.client.errors`.
+        """
+        try:
+            from headpond.client.socket import opened  # noqa: PLC0415 - of few
+        except ImportError as error:
+            raise ImportError(NO_WEBSOCKETS) from error
+
+        config = self.config if options is None else self.config.for_call(options)
+        retrying = RetryingCaller(attempts=config.max_retries + 1, timeout=None)
+        with ExitStack() as stack:
+            wait_s = Attempts(config).wait_s
+            yield retrying(wait_s, lambda: stack.enter_context(opened(config, path, query)))
+
+    def _outgoing(
+        self,
+        method: str,
+        path: str,
+        body: bytes | Upload | None = None,
+        options: CallOptions | None = None,
+        *,
+        accept: str = JSON,
+    ) -> Outgoing:
+        config = self.config if options is None else self.config.for_call(options)
+        return Outgoing(method=method, path=path, body=body, accept=accept, config=config)
 
     def _whole(self, outgoing: Outgoing, answer: type[Wire]) -> Wire:
-        attempts = Attempts(self.config)
+        return parse(self._read(outgoing), answer)
+
+    def _read(self, outgoing: Outgoing) -> httpx2.Response:
+        attempts = Attempts(outgoing.config)
         response = self._open(outgoing, attempts)
         try:
             response.read()
@@ -138,14 +193,14 @@ class Transport:
             raise attempts.failure(error) from error
         finally:
             response.close()
-        return parse(response, answer)
+        return response
 
     def _open(self, outgoing: Outgoing, attempts: Attempts) -> httpx2.Response:
-        retrying = RetryingCaller(attempts=self.config.max_retries + 1, timeout=None)
+        retrying = RetryingCaller(attempts=outgoing.config.max_retries + 1, timeout=None)
         return retrying(attempts.wait_s, self._attempt, outgoing, attempts)
 
     def _attempt(self, outgoing: Outgoing, attempts: Attempts) -> httpx2.Response:
-        request = outgoing.build(self._http, self.config, attempts)
+        request = outgoing.build(self._http, attempts)
         try:
             response = self._http.send(request, stream=True)
             if response.is_success:

@@ -34,7 +34,7 @@ class Upload:
 
     file: BinaryIO
     filename: str
-    fields: Mapping[str, str]
+    fields: Mapping[str, str | list[str]]
     on_progress: OnProgress | None = None
 
     def files(self) -> dict[str, tuple[str, BinaryIO]]:

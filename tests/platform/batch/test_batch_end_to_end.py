@@ -14,7 +14,8 @@ from openai.types import Batch
 
 from batch_server import ENDPOINT, MODEL, batch_server, line, lines
 from headpond import AsyncClient, Client
-from headpond.errors import NotFound
+from headpond.client.errors import BatchFailed
+from headpond.errors import InvalidRequest, NotFound
 from headpond.jobs_wire import Batch as OurBatch
 
 
@@ -189,3 +190,60 @@ def test_our_async_client_does_the_same(base_url: str) -> None:
             assert [result.custom_id for result in results] == ["a"]
 
     asyncio.run(run())
+
+
+def test_bodies_are_run_as_a_batch(ours: Client) -> None:
+    told: list[OurBatch] = []
+    sent: list[tuple[int, int]] = []
+    bodies = [{"model": MODEL, "text": text} for text in ("one", "two")]
+    found = {
+        result.custom_id: result
+        for result in ours.batches.run(
+            endpoint=ENDPOINT,
+            bodies=[*bodies, {"model": MODEL}],
+            on_upload=lambda done, total: sent.append((done, total)),
+            on_progress=told.append,
+        )
+    }
+    assert sorted(found, key=str) == ["0", "1", "2"]
+    answered, refused = found["1"].response, found["2"].response
+    assert answered is not None
+    assert isinstance(answered.body, dict)
+    assert answered.body["text"] == "two"
+    assert refused is not None
+    assert refused.status_code == 400
+    assert told[-1].over
+    assert sent[-1][0] == sent[-1][1]
+
+
+async def test_bodies_have_names_from_asyncio(base_url: str) -> None:
+    async with AsyncClient(base_url=base_url) as client:
+        run = client.batches.run(endpoint=ENDPOINT, bodies={"a": {"model": MODEL, "text": "one"}})
+        assert [result.custom_id async for result in run] == ["a"]
+        with pytest.raises(BatchFailed, match="no records"):
+            _ = [each async for each in client.batches.run(endpoint=ENDPOINT, bodies=[])]
+
+
+def test_what_json_cannot_express_is_not_uploaded(ours: Client) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        list(ours.batches.run(endpoint=ENDPOINT, bodies=[{"text": object()}]))
+    assert refusal.value.param == "0"
+
+
+def test_lists_go_on_over_pages(ours: Client) -> None:
+    made = [ours.files.create(b"{}", purpose="user_data").id for _ in range(5)]
+    page = ours.files.list(purpose="user_data", limit=2, order="asc")
+    assert (len(page.data), page.has_more) == (2, True)
+    assert [file.id for file in page] == made
+    last = ours.files.list(purpose="user_data", after=made[3])
+    assert [file.id for file in last.data] == [made[2], made[1], made[0]]
+    assert last.next_page() is None
+
+
+async def test_async_lists_go_on_over_pages(base_url: str) -> None:
+    async with AsyncClient(base_url=base_url) as client:
+        made = {(await client.files.create(b"{}", purpose="vision")).id for _ in range(3)}
+        page = await client.files.list(purpose="vision", limit=2)
+        assert {file.id async for file in page} == made
+        batches = await client.batches.list(limit=1)
+        assert len([batch async for batch in batches]) >= 1

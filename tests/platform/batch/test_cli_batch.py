@@ -74,7 +74,7 @@ def test_results_that_cannot_be_written_are_wrong_usage(tmp_path: Path) -> None:
 def test_what_is_tried_again_is_told_on_standard_error() -> None:
     with create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    done = run("list", "--json", "--url", f"http://127.0.0.1:{port}")
+    done = run("list", "--json", "--base-url", f"http://127.0.0.1:{port}")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "retry" in done.stderr
 

@@ -10,7 +10,8 @@ import pytest
 
 from headpond import errors
 from headpond.client.errors import ResponseInvalid
-from headpond.http.errors import error_headers, error_json
+from headpond.http.errors import MethodNotAllowed, error_headers, error_json
+from headpond.jobs.errors import LeaseLost
 from headpond.testing.http_script import ScriptedBody, ScriptedServer, sse_response
 
 Whole = Callable[..., str | None]
@@ -18,13 +19,15 @@ Texts = Callable[..., list[str | None]]
 Answer = Callable[..., httpx2.Response]
 Chunk = Callable[[str], str]
 
+SERVERS = {"headpond.errors", "headpond.http.errors", "headpond.jobs.errors"}
+
 
 def server_errors() -> list[errors.HeadpondError]:
     """Return one of each error that the HTTP layer may send."""
     found: list[type[errors.HeadpondError]] = [errors.HeadpondError]
     for cls in found:
-        found += [sub for sub in cls.__subclasses__() if sub.__module__ == errors.__name__]
-    internal = {errors.DeclarationError, errors.BundleError}
+        found += [sub for sub in cls.__subclasses__() if sub.__module__ in SERVERS]
+    internal = {errors.DeclarationError, errors.BundleError, MethodNotAllowed, LeaseLost}
     return [cls("told", param="a.b", retry_after_s=2) for cls in found if cls not in internal]
 
 

@@ -92,7 +92,7 @@ def test_fields_the_client_does_not_know_go_along(
 
 def test_models_and_workloads() -> None:
     model = {"id": "a/b c", "object": "model", "created": 1, "owned_by": "x", "limits": {"n": 2}}
-    record = {"name": "generation", "summary": "Says more.", "routes": [1]}
+    record = {"name": "generation", "summary": "Says more.", "unserved": [1]}
     server = ScriptedServer(
         httpx2.Response(200, json={"object": "list", "data": [model]}),
         httpx2.Response(200, json=model),
@@ -103,7 +103,7 @@ def test_models_and_workloads() -> None:
         assert [one.id for one in client.models.list().data] == ["a/b c"]
         assert client.models.retrieve("a/b c").limits == {"n": 2}
         (workload,) = client.workloads()
-    assert (workload.name, workload.model_extra) == ("generation", {"routes": [1]})
+    assert (workload.name, workload.model_extra) == ("generation", {"unserved": [1]})
     assert server.requests[1].url.raw_path == b"/v1/models/a/b%20c"
 
 

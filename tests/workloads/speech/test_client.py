@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import io
+import struct
+import wave
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import httpx2
+import numpy as np
 import openai
 import pytest
 from openai.types.audio import (
@@ -17,7 +22,6 @@ from openai.types.audio import (
 
 from exchanges import MODEL, app_over, scripted_events, serving
 from headpond.call import Done, Ended, Event, Output
-from headpond.client.async_transport import AsyncTransport
 from headpond.client.config import ClientConfig
 from headpond.client.transport import Transport
 from headpond.errors import InvalidRequest
@@ -25,8 +29,8 @@ from headpond.testing.echo import record as echo
 from headpond.testing.http_script import ScriptedServer
 from headpond.testing.scripted import ScriptedBackend
 from headpond.units import Work
-from headpond_workloads.client import Client
-from headpond_workloads.speech.client import AsyncTranscriptions, Transcriptions
+from headpond_workloads.client import AsyncClient, Client
+from headpond_workloads.speech.client import Transcriptions
 from headpond_workloads.speech.dialects import routes
 from headpond_workloads.speech.items import (
     Endpointing,
@@ -37,7 +41,7 @@ from headpond_workloads.speech.items import (
     Recording,
     Word,
 )
-from workloads.speech.test_dialect_transcription import FILE, read
+from workloads.speech.test_dialect_transcription import FILE
 
 RECORD = replace(echo, name="speech", routes=routes)
 FINAL = Final(0, "hello there", 0, 900, (Word("hello", 0, 400, 0.5), Word("there", 500, 900, 1.0)))
@@ -125,8 +129,12 @@ def test_refusals_over_http(url: str) -> None:
 def test_our_client(url: str, backend: ScriptedBackend) -> None:
     with Client(base_url=url) as client:
         assert client.transcriptions.create(model=MODEL, file=FILE).text == "hello there"
-        verbose = client.transcriptions.verbose(
-            model=MODEL, file=FILE, granularities=["word"], language="de"
+        verbose = client.transcriptions.create(
+            model=MODEL,
+            file=FILE,
+            response_format="verbose_json",
+            timestamp_granularities=["word"],
+            language="de",
         )
         assert asked(backend) == Listening(language="de", words=True)
         assert verbose.language == "de"
@@ -137,23 +145,65 @@ def test_our_client(url: str, backend: ScriptedBackend) -> None:
         assert "".join(event.delta or "" for event in deltas) == done.text == "hello there"
 
 
-async def test_our_async_client() -> None:
-    answer = {"text": "hi", "usage": {"type": "duration", "seconds": 1.0}}
-    server = ScriptedServer(httpx2.Response(200, json=answer))
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(server)) as http:
-        found = await AsyncTranscriptions(AsyncTransport(CONFIG, http)).create(
-            model="ears",
+async def test_our_async_client(url: str, backend: ScriptedBackend) -> None:
+    async with AsyncClient(base_url=url) as client:
+        found = await client.transcriptions.create(
+            model=MODEL,
             file=FILE,
+            temperature=0.5,
             chunking_strategy={"type": "server_vad", "threshold": 0.25},
             extra_body={"future": True},
         )
-    assert found.text == "hi"
-    (request,) = server.requests
-    fields = json.loads(request.content)
-    assert fields.pop("future") is True
-    fields.pop("model")
-    (item,) = read(**fields).ask().items
-    assert item == Recording(FILE, None, Listening(endpointing=Endpointing(threshold=0.25)))
+        stream = await client.transcriptions.create(model=MODEL, file=FILE, stream=True)
+        async with stream:
+            assert [event.type async for event in stream][-1] == "transcript.text.done"
+    assert found.text == "hello there"
+    backend.calls.pop()
+    assert asked(backend) == Listening(temperature=0.5, endpointing=Endpointing(threshold=0.25))
+
+
+def test_subtitles_and_texts(url: str) -> None:
+    with Client(base_url=url) as client:
+        create = client.transcriptions.create
+        srt = create(model=MODEL, file=FILE, response_format="srt")
+        assert srt == "1\n00:00:00,000 --> 00:00:00,900\nhello there\n"
+        assert create(model=MODEL, file=FILE, response_format="text") == "hello there"
+
+
+def test_files_are_read_while_they_are_sent(
+    url: str, backend: ScriptedBackend, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.wav"
+    path.write_bytes(FILE)
+    told: list[tuple[int, int]] = []
+    with Client(base_url=url) as client:
+        create = client.transcriptions.create
+        create(model=MODEL, file=path, on_progress=lambda sent, total: told.append((sent, total)))
+        assert asked(backend) == Listening()
+        assert told[-1] == (len(FILE), len(FILE))
+        with path.open("rb") as file:
+            create(model=MODEL, file=file)
+        assert asked(backend) == Listening()
+        with pytest.raises(FileNotFoundError):
+            create(model=MODEL, file=tmp_path / "none.wav")
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        np.array([0.0, 1.0, -2.0], np.float32),
+        np.array([0, 32767, -32767], np.int16),
+        np.array([[0.0], [1.0], [-1.0]]),
+    ],
+)
+def test_samples_go_out_as_a_file(url: str, backend: ScriptedBackend, samples: Any) -> None:
+    with Client(base_url=url) as client:
+        client.transcriptions.create(model=MODEL, file=(samples, 8000))
+    (item,) = backend.calls[-1].items
+    assert isinstance(item, Recording)
+    with wave.open(io.BytesIO(item.content)) as file:
+        assert (file.getframerate(), file.getnchannels()) == (8000, 1)
+        assert struct.unpack("<3h", file.readframes(3)) == (0, 32767, -32767)
 
 
 def test_what_the_server_would_refuse_is_not_sent() -> None:

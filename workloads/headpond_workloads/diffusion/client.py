@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable
 from typing import Literal, Unpack, overload
 
 from headpond.client.async_transport import AsyncTransport
+from headpond.client.media import picture_text
 from headpond.client.stream import AsyncStream, Stream
 from headpond.client.transport import Transport
-from headpond.client.wire import encode
+from headpond.client.wire import encode, options_of
 from headpond_workloads.diffusion.client_params import EditParams, GenerateParams
 from headpond_workloads.diffusion.schema import (
     EDITS_PATH,
@@ -62,11 +62,17 @@ class Images:
         """
         if not stream:
             body = encode(params, GenerationRequest)
-            return self._transport.post(GENERATIONS_PATH, body, PictureList)
+            return self._transport.post(
+                GENERATIONS_PATH, body, PictureList, options=options_of(params)
+            )
         more = {"stream": True, "partial_images": partial_images, "progress": progress}
         body = encode({**params, **more}, GenerationRequest)
         return self._transport.stream(
-            GENERATIONS_PATH, body, PictureEvent, is_last=_last_of(params.get("n", 1))
+            GENERATIONS_PATH,
+            body,
+            PictureEvent,
+            is_last=_last_of(params.get("n") or 1),
+            options=options_of(params),
         )
 
     @overload
@@ -102,10 +108,16 @@ class Images:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         if not stream:
-            return self._transport.post(EDITS_PATH, _edit_body(params), PictureList)
+            return self._transport.post(
+                EDITS_PATH, _edit_body(params), PictureList, options=options_of(params)
+            )
         body = _edit_body(params, stream=True, partial_images=partial_images, progress=progress)
         return self._transport.stream(
-            EDITS_PATH, body, PictureEvent, is_last=_last_of(params.get("n", 1))
+            EDITS_PATH,
+            body,
+            PictureEvent,
+            is_last=_last_of(params.get("n") or 1),
+            options=options_of(params),
         )
 
 
@@ -144,11 +156,17 @@ class AsyncImages:
         """
         if not stream:
             body = encode(params, GenerationRequest)
-            return await self._transport.post(GENERATIONS_PATH, body, PictureList)
+            return await self._transport.post(
+                GENERATIONS_PATH, body, PictureList, options=options_of(params)
+            )
         more = {"stream": True, "partial_images": partial_images, "progress": progress}
         body = encode({**params, **more}, GenerationRequest)
         return await self._transport.stream(
-            GENERATIONS_PATH, body, PictureEvent, is_last=_last_of(params.get("n", 1))
+            GENERATIONS_PATH,
+            body,
+            PictureEvent,
+            is_last=_last_of(params.get("n") or 1),
+            options=options_of(params),
         )
 
     @overload
@@ -178,22 +196,25 @@ class AsyncImages:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         if not stream:
-            return await self._transport.post(EDITS_PATH, _edit_body(params), PictureList)
+            return await self._transport.post(
+                EDITS_PATH, _edit_body(params), PictureList, options=options_of(params)
+            )
         body = _edit_body(params, stream=True, partial_images=partial_images, progress=progress)
         return await self._transport.stream(
-            EDITS_PATH, body, PictureEvent, is_last=_last_of(params.get("n", 1))
+            EDITS_PATH,
+            body,
+            PictureEvent,
+            is_last=_last_of(params.get("n") or 1),
+            options=options_of(params),
         )
 
 
 def _edit_body(params: EditParams, **more: object) -> bytes:
-    body: dict[str, object] = {**params, **more, "image": _text(params["image"])}
-    if "mask" in params:
-        body["mask"] = _text(params["mask"])
+    body: dict[str, object] = {**params, **more, "image": picture_text(params["image"])}
+    mask = params.get("mask")
+    if mask is not None:
+        body["mask"] = picture_text(mask)
     return encode(body, EditRequest)
-
-
-def _text(file: bytes | str) -> str:
-    return b64encode(file).decode() if isinstance(file, bytes) else file
 
 
 def _last_of(pictures: int) -> Callable[[PictureEvent], bool]:

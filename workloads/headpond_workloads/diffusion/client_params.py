@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired
+
+from headpond.client.options import CallOptions
+
+if TYPE_CHECKING:
+    from headpond.client.media import Picture
 
 
-class GenerateParams(TypedDict):
-    """Keyword arguments of `generate`.
+class GenerateParams(CallOptions):
+    """Keyword arguments of `generate`; None is the same as absent.
 
     Attributes:
         prompt: What the picture shows.
@@ -22,32 +26,31 @@ class GenerateParams(TypedDict):
         num_inference_steps: Denoising steps.
         guidance_scale: How strictly the prompt is followed; up to 1 there is no guidance.
         scheduler: One that suits the model, e.g. `euler`.
-        extra_body: Fields that this client does not know.
     """
 
     prompt: str
-    model: NotRequired[str]
-    n: NotRequired[int]
-    size: NotRequired[str]
-    output_format: NotRequired[Literal["png", "jpeg", "webp"]]
-    output_compression: NotRequired[int]
-    negative_prompt: NotRequired[str]
-    seed: NotRequired[int]
-    num_inference_steps: NotRequired[int]
-    guidance_scale: NotRequired[float]
-    scheduler: NotRequired[str]
-    extra_body: NotRequired[Mapping[str, object]]
+    model: NotRequired[str | None]
+    n: NotRequired[int | None]
+    size: NotRequired[str | None]
+    output_format: NotRequired[Literal["png", "jpeg", "webp"] | None]
+    output_compression: NotRequired[int | None]
+    negative_prompt: NotRequired[str | None]
+    seed: NotRequired[int | None]
+    num_inference_steps: NotRequired[int | None]
+    guidance_scale: NotRequired[float | None]
+    scheduler: NotRequired[str | None]
 
 
 class EditParams(GenerateParams):
-    """Keyword arguments of `edit`.
+    """Keyword arguments of `edit`; None is the same as absent.
 
     Attributes:
-        image: The picture to begin from: a file's bytes, base64, or a `data:` URL.
-        mask: A file of the same size; what is transparent in it is painted anew.
+        image: The picture to begin from: a path (`Path`), a file's bytes, an open file, a picture
+            of Pillow's, an array of uint8, base64, or a `data:` URL.
+        mask: One of the same size; what is transparent in it is painted anew.
         strength: How much may change, above 0 and up to 1: the part of the steps that is run.
     """
 
-    image: bytes | str
-    mask: NotRequired[bytes | str]
-    strength: NotRequired[float]
+    image: Picture
+    mask: NotRequired[Picture | None]
+    strength: NotRequired[float | None]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -16,6 +17,9 @@ from headpond_workloads.diffusion.schema_fields import (
     PictureFields,
     Strength,
 )
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 GENERATIONS_PATH = "/v1/images/generations"
 EDITS_PATH = "/v1/images/edits"
@@ -103,6 +107,12 @@ class File64(BaseModel):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the file."""
         Path(path).write_bytes(self.content)
+
+    def pillow(self) -> Image:
+        """Return the picture as Pillow has it; needs Pillow."""
+        from PIL.Image import open as opened  # noqa: PLC0415 - clients may have none
+
+        return opened(BytesIO(self.content))
 
 
 class PictureData(File64):
@@ -198,3 +208,9 @@ class PictureEvent(BaseModel):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the file."""
         Path(path).write_bytes(self.content)
+
+    def pillow(self) -> Image:
+        """Return the picture as Pillow has it; needs Pillow."""
+        from PIL.Image import open as opened  # noqa: PLC0415 - clients may have none
+
+        return opened(BytesIO(self.content))

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.transport import Transport
-from headpond.client.wire import encode
+from headpond.client.wire import encode, options_of
 from headpond_workloads.embedding.client_params import EmbeddingParams
 from headpond_workloads.embedding.schema import EMBEDDINGS_PATH, EmbeddingList, EmbeddingRequest
 
@@ -25,7 +25,9 @@ class Embeddings:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         body = encode(params, EmbeddingRequest)
-        return self._transport.post(EMBEDDINGS_PATH, body, EmbeddingList)
+        return self._transport.post(
+            EMBEDDINGS_PATH, body, EmbeddingList, options=options_of(params)
+        )
 
 
 class AsyncEmbeddings:
@@ -42,4 +44,6 @@ class AsyncEmbeddings:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
         body = encode(params, EmbeddingRequest)
-        return await self._transport.post(EMBEDDINGS_PATH, body, EmbeddingList)
+        return await self._transport.post(
+            EMBEDDINGS_PATH, body, EmbeddingList, options=options_of(params)
+        )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, Required, TypedDict
 
+from headpond.client.options import CallOptions
+
 
 class StoreParams(TypedDict, total=False):
     """Where vectors go before the call is done."""
@@ -14,7 +16,7 @@ class StoreParams(TypedDict, total=False):
     payloads: Sequence[Mapping[str, object]] | None
 
 
-class EmbeddingParams(TypedDict, total=False):
+class EmbeddingParams(CallOptions, total=False):
     """What `embeddings.create` takes."""
 
     model: Required[str]
@@ -28,4 +30,3 @@ class EmbeddingParams(TypedDict, total=False):
     truncate: Literal["NONE", "START", "END"] | None
     truncate_prompt_tokens: int | None
     store: StoreParams | None
-    extra_body: Mapping[str, object]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +10,10 @@ from headpond_workloads.embedding.schema_texts import Dimensions, Texts
 from headpond_workloads.embedding.store import STORE_DESCRIPTION, StoreRequest
 from headpond_workloads.embedding.vectors import decode
 from headpond_workloads.encoders.schema_fields import Flag, NonEmpty
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
 
 EMBEDDINGS_PATH = "/v1/embeddings"
 
@@ -74,3 +78,9 @@ class EmbeddingList(BaseModel):
     data: list[TextEmbedding]
     model: str
     usage: EmbeddingUsage
+
+    def numpy(self) -> NDArray[float32]:
+        """Return the vectors as an array of shape (texts, dimensions); needs numpy."""
+        import numpy as np  # noqa: PLC0415 - clients may have none
+
+        return np.array([each.vector for each in self.data], dtype=np.float32)

@@ -7,7 +7,7 @@ from typing import Literal, Unpack, overload
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.stream import AsyncStream, Stream
 from headpond.client.transport import Transport
-from headpond.client.wire import encode
+from headpond.client.wire import encode, options_of
 from headpond_workloads.generation.params import ChatParams, CompletionParams
 from headpond_workloads.generation.schema_chat import (
     CHAT_PATH,
@@ -51,8 +51,10 @@ class ChatCompletions:
         """
         body = encode(params, ChatCompletionRequest, stream=stream)
         if stream:
-            return self._transport.stream(CHAT_PATH, body, ChatCompletionChunk)
-        return self._transport.post(CHAT_PATH, body, ChatCompletion)
+            return self._transport.stream(
+                CHAT_PATH, body, ChatCompletionChunk, options=options_of(params)
+            )
+        return self._transport.post(CHAT_PATH, body, ChatCompletion, options=options_of(params))
 
 
 class AsyncChatCompletions:
@@ -84,8 +86,12 @@ class AsyncChatCompletions:
         """
         body = encode(params, ChatCompletionRequest, stream=stream)
         if stream:
-            return await self._transport.stream(CHAT_PATH, body, ChatCompletionChunk)
-        return await self._transport.post(CHAT_PATH, body, ChatCompletion)
+            return await self._transport.stream(
+                CHAT_PATH, body, ChatCompletionChunk, options=options_of(params)
+            )
+        return await self._transport.post(
+            CHAT_PATH, body, ChatCompletion, options=options_of(params)
+        )
 
 
 class Chat:
@@ -133,8 +139,10 @@ class Completions:
         """
         body = encode(params, CompletionRequest, stream=stream)
         if stream:
-            return self._transport.stream(COMPLETIONS_PATH, body, Completion)
-        return self._transport.post(COMPLETIONS_PATH, body, Completion)
+            return self._transport.stream(
+                COMPLETIONS_PATH, body, Completion, options=options_of(params)
+            )
+        return self._transport.post(COMPLETIONS_PATH, body, Completion, options=options_of(params))
 
 
 class AsyncCompletions:
@@ -166,5 +174,9 @@ class AsyncCompletions:
         """
         body = encode(params, CompletionRequest, stream=stream)
         if stream:
-            return await self._transport.stream(COMPLETIONS_PATH, body, Completion)
-        return await self._transport.post(COMPLETIONS_PATH, body, Completion)
+            return await self._transport.stream(
+                COMPLETIONS_PATH, body, Completion, options=options_of(params)
+            )
+        return await self._transport.post(
+            COMPLETIONS_PATH, body, Completion, options=options_of(params)
+        )

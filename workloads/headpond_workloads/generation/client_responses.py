@@ -7,7 +7,7 @@ from typing import Literal, Unpack, overload
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.stream import AsyncStream, Stream
 from headpond.client.transport import Transport
-from headpond.client.wire import encode
+from headpond.client.wire import encode, options_of
 from headpond_workloads.generation.params_responses import ResponseParams
 from headpond_workloads.generation.schema_responses import (
     RESPONSES_PATH,
@@ -46,8 +46,10 @@ class Responses:
         """
         body = encode(params, ResponseRequest, stream=stream)
         if stream:
-            return self._transport.stream(RESPONSES_PATH, body, ResponseEvent, is_last=_is_last)
-        return self._transport.post(RESPONSES_PATH, body, Response)
+            return self._transport.stream(
+                RESPONSES_PATH, body, ResponseEvent, is_last=_is_last, options=options_of(params)
+            )
+        return self._transport.post(RESPONSES_PATH, body, Response, options=options_of(params))
 
 
 class AsyncResponses:
@@ -80,9 +82,11 @@ class AsyncResponses:
         body = encode(params, ResponseRequest, stream=stream)
         if stream:
             return await self._transport.stream(
-                RESPONSES_PATH, body, ResponseEvent, is_last=_is_last
+                RESPONSES_PATH, body, ResponseEvent, is_last=_is_last, options=options_of(params)
             )
-        return await self._transport.post(RESPONSES_PATH, body, Response)
+        return await self._transport.post(
+            RESPONSES_PATH, body, Response, options=options_of(params)
+        )
 
 
 def _is_last(event: ResponseEvent) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, Required, TypedDict
 
+from headpond.client.options import CallOptions
 from headpond_workloads.generation.schema_chat import Role
 from headpond_workloads.generation.schema_tools import ReasoningEffort
 
@@ -112,7 +113,7 @@ class StructuredOutputsParam(TypedDict, total=False):
     grammar: str
 
 
-class SamplingParams(TypedDict, total=False):
+class SamplingParams(CallOptions, total=False):
     """What every resource takes; None is the same as absent."""
 
     model: Required[str]
@@ -143,7 +144,6 @@ class SamplingParams(TypedDict, total=False):
     structured_outputs: StructuredOutputsParam | None
     top_k: int | None
     truncate_prompt_tokens: int | None
-    extra_body: Mapping[str, object]
 
 
 class ChatParams(SamplingParams, total=False):
@@ -185,7 +185,7 @@ class CompletionParams(SamplingParams, total=False):
     return_tokens_as_token_ids: bool | None
 
 
-class TokenizeParams(TypedDict, total=False):
+class TokenizeParams(CallOptions, total=False):
     """What `tokenize` takes: a prompt or messages."""
 
     model: Required[str]
@@ -197,10 +197,9 @@ class TokenizeParams(TypedDict, total=False):
     continue_final_message: bool | None
     chat_template_kwargs: Mapping[str, object] | None
     return_token_strs: bool | None
-    extra_body: Mapping[str, object]
 
 
-class DetokenizeParams(TypedDict):
+class DetokenizeParams(CallOptions):
     """What `detokenize` takes."""
 
     model: str

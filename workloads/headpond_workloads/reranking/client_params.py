@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Required, TypedDict
+from typing import Required
+
+from headpond.client.options import CallOptions
 
 
-class RerankParams(TypedDict, total=False):
+class RerankParams(CallOptions, total=False):
     """What `rerank` takes."""
 
     model: Required[str]
@@ -18,4 +20,3 @@ class RerankParams(TypedDict, total=False):
     truncation: bool | None
     raw_scores: bool | None
     rank_fields: Sequence[str] | None
-    extra_body: Mapping[str, object]

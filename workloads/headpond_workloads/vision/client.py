@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from typing import NotRequired, TypedDict, Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NotRequired, Unpack
 
 from headpond.client.async_transport import AsyncTransport
+from headpond.client.media import picture_text
+from headpond.client.options import CallOptions
 from headpond.client.transport import Transport
-from headpond.client.wire import encode
+from headpond.client.wire import encode, options_of
 from headpond_workloads.vision.schema import (
     CLASSIFICATIONS_PATH,
     ClassificationList,
     ClassificationRequest,
 )
 
+if TYPE_CHECKING:
+    from headpond.client.media import Picture
 
-class ClassificationParams(TypedDict):
-    """Keyword arguments of `create`.
+
+class ClassificationParams(CallOptions):
+    """Keyword arguments of `create`; None is the same as absent.
 
     Attributes:
         model: The alias of a model.
-        image: One image or several: a file's bytes, base64, or a `data:` URL.
+        image: One image or several: each a path (`Path`), a file's bytes, an open file, a picture
+            of Pillow's, an array of uint8, base64, or a `data:` URL.
         top_k: The most classes for each; 5 when absent.
         labels: Only these labels are answered with.
         return_input: Whether each image comes back as the model saw it, as a `data:` URL.
-        extra_body: Fields that this client does not know.
     """
 
     model: str
-    image: bytes | str | Sequence[bytes | str]
-    top_k: NotRequired[int]
-    labels: NotRequired[Sequence[str]]
-    return_input: NotRequired[bool]
-    extra_body: NotRequired[Mapping[str, object]]
+    image: Picture | Sequence[Picture]
+    top_k: NotRequired[int | None]
+    labels: NotRequired[Sequence[str] | None]
+    return_input: NotRequired[bool | None]
 
 
 class Classifications:
@@ -49,7 +52,9 @@ class Classifications:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        return self._transport.post(CLASSIFICATIONS_PATH, _body(params), ClassificationList)
+        return self._transport.post(
+            CLASSIFICATIONS_PATH, _body(params), ClassificationList, options=options_of(params)
+        )
 
 
 class AsyncClassifications:
@@ -65,14 +70,13 @@ class AsyncClassifications:
         Raises:
             HeadpondError: The server's own error, or one of `headpond.client.errors`.
         """
-        return await self._transport.post(CLASSIFICATIONS_PATH, _body(params), ClassificationList)
+        return await self._transport.post(
+            CLASSIFICATIONS_PATH, _body(params), ClassificationList, options=options_of(params)
+        )
 
 
 def _body(params: ClassificationParams) -> bytes:
     image = params["image"]
-    texts = _text(image) if isinstance(image, bytes | str) else [_text(each) for each in image]
+    pictures = image if isinstance(image, list | tuple) else (image,)
+    texts = [picture_text(each) for each in pictures]
     return encode({**params, "image": texts}, ClassificationRequest)
-
-
-def _text(image: bytes | str) -> str:
-    return b64encode(image).decode() if isinstance(image, bytes) else image

@@ -1,0 +1,189 @@
+"""Our realtime client against the HTTP layer, the real loop and an engine that counts."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exchanges import serving
+from headpond.backend import LocalBackend
+from headpond.client.errors import ConnectionFailed
+from headpond.errors import InvalidRequest, ModelNotFound
+from headpond.http.app import build_app
+from headpond.scheduling.loop import Loop
+from headpond.settings import Settings
+from headpond.telemetry.metrics import Metrics
+from headpond_workloads.client import AsyncClient, Client
+from headpond_workloads.speech.client_realtime_events import RealtimeEvent
+from headpond_workloads.speech.microphone import Microphone
+from headpond_workloads.speech.record import record
+from headpond_workloads.speech.schema_realtime_events import (
+    TranscriptionCompleted,
+    TranscriptionDelta,
+)
+from workloads.speech.conftest import RATE_HZ, loud, quiet
+from workloads.speech.test_serving import MANIFEST, loop
+
+__all__ = ["loop"]
+
+
+@pytest.fixture
+def url(loop: Loop) -> Iterator[str]:
+    metrics = Metrics(record, bundle=MANIFEST.ref, model="ears")
+    backend = LocalBackend(
+        record=record, manifest=MANIFEST, alias="ears", loop=loop, metrics_source=metrics
+    )
+    with serving(build_app([record], backend, Settings())) as base_url:
+        yield base_url
+
+
+def pieces(*lengths_ms: int, rest_ms: int = 1000) -> list[bytes]:
+    """Return utterances with silence behind each, in pieces of 100 ms."""
+    parts = [part for ms in lengths_ms for part in (loud(ms), quiet(rest_ms))]
+    sound = (np.concatenate([quiet(320), *parts]) * 32767).astype("<i2").tobytes()
+    step = 2 * RATE_HZ // 10
+    return [sound[at : at + step] for at in range(0, len(sound), step)]
+
+
+def finals(events: list[RealtimeEvent]) -> list[str]:
+    return [each.transcript for each in events if isinstance(each, TranscriptionCompleted)]
+
+
+def test_what_is_spoken_is_text_at_the_end(url: str) -> None:
+    with (
+        Client(base_url=url) as client,
+        client.realtime.connect(model="ears", rate_hz=RATE_HZ) as session,
+    ):
+        events = list(session.listen(pieces(480, 960)))
+    assert len(finals(events)) >= 2
+    assert any(isinstance(each, TranscriptionDelta) for each in events)
+
+
+@pytest.mark.parametrize("rest_ms", [0, 1000])
+async def test_the_same_from_asyncio(url: str, rest_ms: int) -> None:
+    async def spoken() -> AsyncIterator[bytes]:
+        for piece in pieces(960, rest_ms=rest_ms):
+            yield piece
+
+    async with AsyncClient(base_url=url) as client:
+        settings: Any = {"model": "ears", "rate_hz": RATE_HZ, "turn_detection": None}
+        async with client.realtime.connect(**settings) as session:
+            events = [event async for event in session.listen(spoken())]
+        async with client.realtime.connect(model="ears", rate_hz=RATE_HZ) as session:
+            plain = [event async for event in session.listen(pieces(960, rest_ms=rest_ms))]
+    assert len(finals(events)) == 1
+    assert len(finals(plain)) >= 1
+
+
+def test_silence_and_nothing_are_no_text(url: str) -> None:
+    with Client(base_url=url) as client:
+        for sound in ([], pieces(rest_ms=0)):
+            with client.realtime.connect(model="ears", rate_hz=RATE_HZ) as session:
+                assert not "".join(finals(list(session.listen(sound))))
+
+
+def test_one_who_says_where_utterances_end(url: str) -> None:
+    with Client(base_url=url) as client:
+        settings: Any = {"model": "ears", "rate_hz": RATE_HZ, "turn_detection": None}
+        with client.realtime.connect(**settings) as session:
+            for piece in pieces(480):
+                session.append(piece)
+            session.commit()
+            for event in session:
+                if isinstance(event, TranscriptionCompleted):
+                    assert event.transcript
+                    break
+            session.clear()
+
+
+def test_refusals_are_the_servers_own(url: str) -> None:
+    with Client(base_url=url) as client:
+        with pytest.raises(ModelNotFound), client.realtime.connect(model="none"):
+            pass
+        with pytest.raises(InvalidRequest), client.realtime.connect(model="ears", rate_hz=5):
+            pass
+
+
+def test_nobody_there() -> None:
+    client = Client(base_url="http://127.0.0.1:9", max_retries=0)
+    with client, pytest.raises(ConnectionFailed), client.realtime.connect(model="ears"):
+        pass
+
+
+async def test_sound_that_fails_is_told_to_who_listens(url: str) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"\0\0"
+        raise RuntimeError("unplugged")
+
+    with (
+        Client(base_url=url) as client,
+        client.realtime.connect(model="ears") as session,
+        pytest.raises(RuntimeError, match="unplugged"),
+    ):
+        list(session.listen(broken()))
+    async with AsyncClient(base_url=url) as other, other.realtime.connect(model="ears") as talk:
+        with pytest.raises(RuntimeError, match="unplugged"):
+            _ = [event async for event in talk.listen(broken())]
+
+
+class Sounddevice(ModuleType):
+    """A sound system whose microphone hears `heard`."""
+
+    PortAudioError = RuntimeError
+    heard: list[bytes]
+    asked: dict[str, Any]
+
+    def RawInputStream(self, **asked: Any) -> Sounddevice:  # noqa: N802 - as it is called
+        if asked["device"] == "none":
+            raise self.PortAudioError("no such device")
+        self.asked = asked
+        return self
+
+    def start(self) -> None:
+        def speak() -> None:
+            for piece in self.heard:
+                self.asked["callback"](memoryview(piece), len(piece) // 2, None, None)
+
+        threading.Thread(target=speak).start()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def sounddevice(monkeypatch: pytest.MonkeyPatch) -> Sounddevice:
+    module = Sounddevice("sounddevice")
+    module.heard = pieces(480)
+    monkeypatch.setitem(sys.modules, "sounddevice", module)
+    return module
+
+
+def test_the_microphone_is_heard_until_it_is_stopped(url: str, sounddevice: Sounddevice) -> None:
+    events = []
+    with (
+        Client(base_url=url) as client,
+        Microphone(rate_hz=RATE_HZ) as microphone,
+        client.realtime.connect(model="ears", rate_hz=RATE_HZ) as session,
+    ):
+        for event in session.listen(microphone):
+            events.append(event)
+            if isinstance(event, TranscriptionCompleted):
+                microphone.stop()
+    assert finals(events)
+    asked = sounddevice.asked
+    assert (asked["samplerate"], asked["channels"], asked["dtype"]) == (RATE_HZ, 1, "int16")
+    assert asked["blocksize"] == RATE_HZ // 10
+
+
+def test_no_microphone_is_said(sounddevice: Sounddevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="no such device"):
+        Microphone(device="none").__enter__()
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    with pytest.raises(ImportError, match=r"headpond\[microphone\]"):
+        Microphone().__enter__()
