@@ -102,6 +102,9 @@ class Replica:
     async def statuses(self) -> Sequence[ReplicaStatus]:
         return [ReplicaStatus(card=CARD, reason=None)]
 
+    async def asleep(self) -> bool:
+        return False
+
     async def expositions(self) -> Mapping[str, str]:
         return {"r": self.metrics_source.text()}
 

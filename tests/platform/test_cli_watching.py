@@ -11,11 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from exchanges import serving
+from headpond.api_key import hash_key
 from headpond.call import Accepted, Done, Ended, ModelCard, Output
 from headpond.cli import app as cli
 from headpond.http.app import build_app
 from headpond.record import WorkloadRecord
-from headpond.settings import Settings, hash_key
+from headpond.settings import Settings
 from headpond.telemetry.metrics import Metrics
 from headpond.testing.scripted import ScriptedBackend
 from headpond.units import Work

@@ -118,7 +118,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> FakeServe:
 
 @pytest.fixture
 def handle(serve: FakeServe) -> ServeHandle:
-    return ServeHandle(cast("DeploymentHandle[object]", serve))
+    return ServeHandle(cast("DeploymentHandle[object]", serve), "app")
 
 
 async def test_who_does_not_answer_in_time_holds_up_nobody(

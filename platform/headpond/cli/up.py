@@ -203,10 +203,12 @@ def _show_batches(base_url: str) -> None:
             batch = client.batches.create(input_file_id=file.id, endpoint=route.path)
             batch = client.batches.wait(batch.id, timeout_s=_BATCH_TIMEOUT_S)
             took_s = time.monotonic() - started
-            counts = f"{batch.request_counts.completed} of {batch.request_counts.total} records"
+            results = list(client.batches.results(batch))
+            completed = sum(result.error is None for result in results)
+            counts = f"{completed} of {len(lines)} records"
             typer.echo(f"\n# batch, {workload}: {counts} by {batch.bundle} ({took_s:.2f} s)")
             typer.echo(f"headpond batch submit demo.jsonl --endpoint {route.path} --wait")
-            for result in client.batches.results(batch):
+            for result in results:
                 typer.echo(f"{result.model_dump_json()[:_SHOWN_TEXT]}…")
 
 

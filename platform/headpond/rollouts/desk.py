@@ -13,7 +13,7 @@ from ray.serve.schema import ServeApplicationSchema
 
 from headpond.bundle.document import read_manifest
 from headpond.bundle.manifest import names_of
-from headpond.deployment import located
+from headpond.config_file import located
 from headpond.errors import BundleError, InvalidRequest, NotReady, WorkerLost
 from headpond.local_ray import wait_running
 from headpond.rollouts.changes import AliasState

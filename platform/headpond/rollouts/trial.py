@@ -13,6 +13,7 @@ from headpond.rollouts.drift import Drift
 from headpond.rollouts.guard import Guard
 from headpond.rollouts.revision import Revision
 from headpond.rollouts.tally import Tally, Window
+from headpond.units import Work
 
 TTFT, TOTAL = "ttft", "total"
 
@@ -209,3 +210,7 @@ class WatchedAnswer:
         """Let go of the call."""
         await self._answer.close()
         self._watching.closed()
+
+    def when_over(self, told: Callable[[Work], None]) -> None:
+        """Have `told` called with what the call came to, when it is over."""
+        self._answer.when_over(told)
