@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from fault_list import FAULTS, SOCKETS, Fault
+from fault_list import FAULTS, Fault
 from fault_platform import EMBEDDING, TWINS, WORDS, Bench, open_bench
 from fault_probe import Caller, Watch
 from harness import RESULTS, machine, versions, write_results
@@ -78,7 +78,7 @@ async def observe(bench: Bench, fault: Fault) -> Case:
         base_url=bench.base_url,
         callers=callers,
         long=STREAM,
-        socket_model=WORDS if fault.name in SOCKETS else None,
+        socket_model=WORDS if fault.socket else None,
     )
     recovery = Recovery(bench)
 
@@ -116,7 +116,7 @@ def run(chosen: Sequence[Fault]) -> Iterator[Case]:
     shared = [fault for fault in chosen if not fault.alone]
     groups = [shared, *([fault] for fault in chosen if fault.alone)]
     for group in filter(None, groups):
-        with tempfile.TemporaryDirectory() as name, open_bench(Path(name), group[0]) as bench:
+        with tempfile.TemporaryDirectory() as name, open_bench(Path(name), group) as bench:
             for fault in group:
                 bench.until_whole()
                 yield asyncio.run(observe(bench, fault))
