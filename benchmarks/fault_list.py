@@ -45,6 +45,7 @@ class Fault:
         strike: Makes it.
         after_s: How long callers are watched afterwards.
         formed: Whether they ask the model whose work is batches.
+        socket: Whether somebody speaks over a WebSocket meanwhile.
         alone: Whether it gets a platform of its own.
         around: What runs beside that, given a folder; returns its environment.
     """
@@ -53,6 +54,7 @@ class Fault:
     strike: Callable[[Bench], None]
     after_s: float = 15.0
     formed: bool = False
+    socket: bool = False
     alone: bool = False
     around: Callable[[Path], AbstractContextManager[Env]] = _nothing
 
@@ -117,9 +119,6 @@ def replaced(bench: Bench) -> None:
     subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-SOCKETS = ("unrelated deploy", "platform stopped (SIGTERM)")
-"""Faults during which somebody speaks over a WebSocket."""
-
 FAULTS = (
     Fault(name="replica killed", strike=sent(REPLICA, signal.SIGKILL)),
     Fault(name="replica stopped", strike=sent(REPLICA, signal.SIGSTOP), after_s=25),
@@ -139,8 +138,8 @@ FAULTS = (
     Fault(name="HAProxy's manager killed", strike=sent(MANAGER, signal.SIGKILL)),
     Fault(name="Serve's own proxy killed", strike=sent(PROXY, signal.SIGKILL)),
     Fault(name="Serve's controller killed", strike=sent(CONTROLLER, signal.SIGKILL)),
-    Fault(name="unrelated deploy", strike=deployed),
-    Fault(name="platform stopped (SIGTERM)", strike=stopped, after_s=15, alone=True),
+    Fault(name="unrelated deploy", strike=deployed, socket=True),
+    Fault(name="platform stopped (SIGTERM)", strike=stopped, socket=True, alone=True),
     Fault(name="GCS killed, no Redis", strike=sent(GCS, signal.SIGKILL), after_s=15, alone=True),
     Fault(name="GCS killed, with Redis", strike=replaced, after_s=20, alone=True, around=redis),
 )

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,17 +52,17 @@ def application(name: str, bundle: Path, replicas: int = 1, **args: object) -> d
     }
 
 
-def config(folder: Path, port: int, *, extra: bool = False) -> Path:
-    """Write the Serve config; with one more application if so."""
+def config(folder: Path, port: int, beside: Sequence[str], *, extra: bool = False) -> Path:
+    """Write the Serve config: the twins, bundles beside them, and one more application if so."""
     bundle = folder / TWINS
     if not bundle.exists():
         write_stumbling_bundle(bundle, step_ms=5)
     applications = [
         application(TWINS, bundle, 2, stuck_after_s=2, max_slots=64),
-        *(application(name, ROOT / "bundles" / name) for name in (EMBEDDING, WORDS)),
+        *(application(name, ROOT / "bundles" / name) for name in beside),
         *([application("extra", bundle)] if extra else []),
     ]
-    aliases = {name: {name: 1} for name in (TWINS, EMBEDDING, WORDS)}
+    aliases = {name: {name: 1} for name in (TWINS, *beside)}
     router = {
         "name": "router",
         "route_prefix": "/",
@@ -89,6 +89,7 @@ class Bench:
 
     server: Server
     folder: Path
+    beside: Sequence[str]
 
     @property
     def base_url(self) -> str:
@@ -114,6 +115,7 @@ class Bench:
                     continue
                 for title in EXPECTED:
                     counts[title] += title in line
+        counts[FORMED_REPLICA] += EMBEDDING not in self.beside
         return all(counts[title] >= count for title, count in EXPECTED.items())
 
     def until_whole(self, timeout_s: float = 120.0) -> None:
@@ -138,7 +140,7 @@ class Bench:
 
     def apply(self, *, extra: bool) -> None:
         """Apply the config again, with or without one more application."""
-        path = config(self.folder, self.server.port, extra=extra)
+        path = config(self.folder, self.server.port, self.beside, extra=extra)
         subprocess.run(
             [sys.executable, "-m", "headpond.cli", "apply", str(path)],
             # Others may run on this machine.
@@ -149,17 +151,19 @@ class Bench:
 
 
 @contextmanager
-def open_bench(folder: Path, fault: Fault) -> Iterator[Bench]:
-    """Start the platform as users do, for one fault or more."""
+def open_bench(folder: Path, faults: Sequence[Fault]) -> Iterator[Bench]:
+    """Start the platform as users do, with what these faults need; they agree on its environment."""
     port = free_port()
+    beside = [EMBEDDING] if any(fault.formed for fault in faults) else []
+    beside += [WORDS] if any(fault.socket for fault in faults) else []
     declared = declare_workload(
         folder / "declared", "stumbling", "headpond.testing.stumbling:record"
     )
     paths = [str(declared), os.environ.get("PYTHONPATH", "")]
-    with fault.around(folder) as env:
+    with faults[0].around(folder) as env:
         server = Server(
             name=f"faults-{port}",
-            command=[sys.executable, "-m", "headpond.cli", "up", str(config(folder, port))],
+            command=[sys.executable, "-m", "headpond.cli", "up", str(config(folder, port, beside))],
             port=port,
             ready_path="/readyz",
             ready_text="Ready at",
@@ -167,6 +171,6 @@ def open_bench(folder: Path, fault: Fault) -> Iterator[Bench]:
         )
         try:
             server.start()
-            yield Bench(server=server, folder=folder)
+            yield Bench(server=server, folder=folder, beside=beside)
         finally:
             server.stop()

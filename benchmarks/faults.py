@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import tempfile
 import threading
 import time
@@ -23,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from fault_list import FAULTS, SOCKETS, Fault
+from fault_list import FAULTS, Fault
 from fault_platform import EMBEDDING, TWINS, WORDS, Bench, open_bench
 from fault_probe import Caller, Watch
 from harness import RESULTS, machine, versions, write_results
@@ -79,7 +78,7 @@ async def observe(bench: Bench, fault: Fault) -> Case:
         base_url=bench.base_url,
         callers=callers,
         long=STREAM,
-        socket_model=WORDS if fault.name in SOCKETS else None,
+        socket_model=WORDS if fault.socket else None,
     )
     recovery = Recovery(bench)
 
@@ -112,17 +111,15 @@ async def observe(bench: Bench, fault: Fault) -> Case:
     return case
 
 
-def run(chosen: Sequence[Fault]) -> list[Case]:
+def run(chosen: Sequence[Fault]) -> Iterator[Case]:
     """Let faults strike; those that end a platform get one of their own."""
-    cases = []
     shared = [fault for fault in chosen if not fault.alone]
     groups = [shared, *([fault] for fault in chosen if fault.alone)]
     for group in filter(None, groups):
-        with tempfile.TemporaryDirectory() as name, open_bench(Path(name), group[0]) as bench:
+        with tempfile.TemporaryDirectory() as name, open_bench(Path(name), group) as bench:
             for fault in group:
                 bench.until_whole()
-                cases.append(asyncio.run(observe(bench, fault)))
-    return cases
+                yield asyncio.run(observe(bench, fault))
 
 
 def table(cases: Sequence[Case]) -> str:
@@ -161,8 +158,16 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     new: list[Case] = []
-    if not given.table:
-        new = run([fault for fault in FAULTS if not given.only or fault.name in given.only])
+    try:
+        if not given.table:
+            chosen = [fault for fault in FAULTS if not given.only or fault.name in given.only]
+            new += run(chosen)
+    finally:
+        print(table(kept_with(new)))
+
+
+def kept_with(new: Sequence[Case]) -> list[Case]:
+    """Return the kept results with new ones in their places, and keep these."""
     path = RESULTS / "faults.json"
     kept: list[Case] = json.loads(path.read_text())["faults"] if path.exists() else []
     found = {str(case["fault"]): case for case in (*kept, *new)}
@@ -170,8 +175,8 @@ def main() -> None:
     if new:
         described = {"machine": machine(), "versions": versions("ray"), "rounds": 1}
         write_results("faults", {**described, "cases": list(rows(cases)), "faults": cases})
-    print(table(cases))
+    return cases
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -27,7 +27,7 @@ RAY_ENV: Mapping[str, str] = {
     # that are read no faster than input is taken in. See `headpond.serve_edge`.
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "headpond.serve_edge:before_serve",
     # A killed proxy is otherwise missed for 25 s.
-    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "0.5",
     "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "1",
     # An unhealthy replica makes no progress: draining it first would only keep its callers,
     # its memory and its GPU waiting.
@@ -73,7 +73,10 @@ def _one_machine(run_dir: Path) -> Mapping[str, str]:
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first_port),
         "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first_port + _RANGE_PORTS // 2 - 1),
         "RAY_SERVE_DIRECT_INGRESS_MIN_GRPC_PORT": str(first_port + _RANGE_PORTS // 2),
-        "RAY_SERVE_DIRECT_INGRESS_MAX_GRPC_PORT": str(first_port + _RANGE_PORTS - 1),
+        "RAY_SERVE_DIRECT_INGRESS_MAX_GRPC_PORT": str(first_port + _RANGE_PORTS - 3),
+        # So does the proxy that takes requests while no replica of their application is there.
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(first_port + _RANGE_PORTS - 2),
+        "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(first_port + _RANGE_PORTS - 1),
         # No load balancer outside this machine has to notice that a replica goes.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),

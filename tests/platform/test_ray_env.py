@@ -15,8 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from headpond.ray_env import apply_ray_env
 apply_ray_env(Path("/tmp/x"))
-print(*(os.environ[f"RAY_SERVE_DIRECT_INGRESS_{name}_PORT"] for name in (
-    "MIN_HTTP", "MAX_HTTP", "MIN_GRPC", "MAX_GRPC")))
+print(*(os.environ[f"RAY_SERVE_{name}_PORT"] for name in (
+    "DIRECT_INGRESS_MIN_HTTP", "DIRECT_INGRESS_MAX_HTTP",
+    "DIRECT_INGRESS_MIN_GRPC", "DIRECT_INGRESS_MAX_GRPC",
+    "FALLBACK_PROXY_HTTP", "FALLBACK_PROXY_GRPC")))
 """
 
 
@@ -32,8 +34,8 @@ def ports(**given: str) -> list[int]:
 
 
 def test_replicas_get_a_range_of_their_own() -> None:
-    least, most, grpc_least, grpc_most = ports()
-    assert 20_000 <= least < most < grpc_least < grpc_most < 32_768
+    least, most, grpc_least, grpc_most, fallback, grpc_fallback = ports()
+    assert 20_000 <= least < most < grpc_least < grpc_most < fallback < grpc_fallback < 32_768
     assert most - least >= 100
     assert len({tuple(ports()) for _ in range(4)}) > 1
 
