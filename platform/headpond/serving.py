@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 import ray
 from ray.serve.schema import ServeApplicationSchema, ServeDeploySchema
@@ -11,12 +11,30 @@ from ray.serve.schema import ServeApplicationSchema, ServeDeploySchema
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ray.actor import ActorHandle
+    from ray import ObjectRef
+
+Found = TypeVar("Found")
 
 _CONTROLLER, _NAMESPACE = "SERVE_CONTROLLER_ACTOR", "serve"
 
 Configs = Mapping[str, ServeApplicationSchema]
 """Applications as they were deployed, by name."""
+
+
+class _Method(Protocol, Generic[Found]):
+    """A method of an actor."""
+
+    def remote(self, *args: object) -> ObjectRef[Found]: ...
+
+
+class _Controller(Protocol):
+    """The part of Serve's controller that is used here."""
+
+    @property
+    def get_app_configs(self) -> _Method[Configs]: ...
+
+    @property
+    def apply_config(self) -> _Method[None]: ...
 
 
 def application_configs() -> Configs:
@@ -25,7 +43,7 @@ def application_configs() -> Configs:
     Raises:
         RayError: The controller is away.
     """
-    return cast("Configs", ray.get(_controller().get_app_configs.remote()))
+    return ray.get(_controller().get_app_configs.remote())
 
 
 def amend(add: Iterable[ServeApplicationSchema] = (), remove: Iterable[str] = ()) -> None:
@@ -59,5 +77,5 @@ def _least_is_none(deployment: object) -> bool:
     return getattr(scaling, "min_replicas", None) == 0
 
 
-def _controller() -> ActorHandle[object]:
-    return ray.get_actor(_CONTROLLER, namespace=_NAMESPACE)
+def _controller() -> _Controller:
+    return cast("_Controller", ray.get_actor(_CONTROLLER, namespace=_NAMESPACE))

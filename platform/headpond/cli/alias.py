@@ -21,6 +21,7 @@ from headpond.errors import InvalidRequest
 from headpond.ray_env import apply_ray_env
 from headpond.rollouts.guard import DEFAULT_GUARD, Guard, share
 from headpond.rollouts.revision import Revision, ShadowPlan
+from headpond.rollouts.tally import Tally
 
 if TYPE_CHECKING:
     from headpond.rollouts.desk import AliasView, RolloutDesk
@@ -189,24 +190,30 @@ def _row(view: AliasView) -> tuple[str, ...]:
     tip, seen = view.tip, view.seen
     if tip is None:
         return (view.alias, _weights(view.targets), "", "config", "", "", "", "")
-    sides = ("", "")
+    canary, others, copies = "", "", ""
     if seen is not None:
-        sides = tuple(
-            f"{tally.ended - tally.failed} ok, {tally.failed} failed, "
-            f"ttft p95 {_ms(tally.quantile_s('ttft', 0.95))}"
-            for tally in (seen.canary, seen.others)
-        )
-    copies = ""
+        canary, others = _side(seen.canary), _side(seen.others)
     if seen is not None and tip.shadow is not None:
         copies = f"{seen.agreed.agreed} of {seen.agreed.compared} agree"
     since = f"{tip.at:%Y-%m-%d %H:%M:%S}"
-    return (view.alias, _weights(view.targets), since, tip.cause, *sides, copies, tip.reason)
+    return (
+        view.alias,
+        _weights(view.targets),
+        since,
+        tip.cause,
+        canary,
+        others,
+        copies,
+        tip.reason,
+    )
+
+
+def _side(tally: Tally) -> str:
+    ttft_s = tally.quantile_s("ttft", 0.95)
+    late = "-" if ttft_s is None else f"{ttft_s * 1000:.0f} ms"
+    return f"{tally.ended - tally.failed} ok, {tally.failed} failed, ttft p95 {late}"
 
 
 def _weights(weights: dict[str, float]) -> str:
     whole = sum(weights.values()) or 1.0
     return ", ".join(f"{app} {weight / whole:.0%}" for app, weight in weights.items())
-
-
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1000:.0f} ms"
