@@ -87,7 +87,8 @@ class Capacity:
 
     Attributes:
         memory: Bytes of one replica.
-        fits: Whether the device holds them.
+        needed_bytes: What of that the device has to hold.
+        fits: Whether it does, and at least one item of the load fits the state.
         item_bytes: State of one item of the load.
         at_once: How many of them run at once.
         phase_floor_s: The least seconds of each device phase, of an item alone; empty where
@@ -99,6 +100,7 @@ class Capacity:
     """
 
     memory: MemoryPlan
+    needed_bytes: int
     fits: bool
     item_bytes: int
     at_once: int
@@ -152,6 +154,7 @@ def plan_capacity(
     most_per_s = at_once / sum(together.values()) if together and at_once else None
     return Capacity(
         memory=memory,
+        needed_bytes=needed,
         fits=fits,
         item_bytes=item_bytes,
         at_once=at_once,
@@ -165,10 +168,17 @@ def plan_capacity(
 
 
 def _item_bytes(record: WorkloadRecord, manifest: Manifest, shape: Mapping[str, int]) -> int:
+    """Return the state of one item, at the most that its dimensions let it hold."""
     state = record.bind(manifest.model, manifest.execution.dtype)
-    batching = record.batching
-    extent = batching.extent if isinstance(batching, Continuous) else (batching.axis,)
-    return state.request_bytes(shape, sum(shape[dim] for dim in extent))
+    if not isinstance(record.batching, Continuous):
+        return state.request_bytes(shape, shape[record.batching.axis])
+    extent = [dim for dim in record.request.dims if dim.name in record.batching.extent]
+    held = sum(shape[dim.name] for dim in extent)
+    if all(dim.limit for dim in extent):
+        # Dimensions that share one limit (prompt and output share the context) hold it once.
+        most = _unsaid(record, manifest)
+        held = min(held, sum({dim.limit: most[dim.name] for dim in extent}.values()))
+    return state.request_bytes(shape, held)
 
 
 def _floors(

@@ -89,7 +89,7 @@ class Replica:
             loop=self.loop,
             metrics_source=self.metrics_source,
         )
-        self.held: set[asyncio.Task[object]] = set()
+        self.held: set[asyncio.Task[LaneAddress | HeadpondError | None]] = set()
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
         return await self.door.answer(call)
@@ -97,7 +97,10 @@ class Replica:
     async def stream(
         self, call: Call, router_id: bytes, stream: int
     ) -> LaneAddress | HeadpondError | None:
-        return await self.door.stream(call, router_id, stream)
+        task = asyncio.create_task(self.door.stream(call, router_id, stream))
+        self.held.add(task)
+        task.add_done_callback(self.held.discard)
+        return await task
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
         return [ReplicaStatus(card=CARD, reason=None)]
@@ -115,6 +118,7 @@ class Replica:
     async def stop(self) -> None:
         await self.loop.stop(0.0)
         await self.door.close()
+        await asyncio.gather(*self.held, return_exceptions=True)
 
 
 class NamedOnly:
@@ -187,8 +191,8 @@ wishes = st.builds(
 
 
 @pytest.mark.parametrize("routed", [False, True])
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(asked=st.lists(wishes, min_size=1, max_size=24))
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(asked=st.lists(wishes, min_size=1, max_size=16))
 def test_counters_add_up_whatever_happens(*, routed: bool, asked: list[Wish]) -> None:
     async def run() -> None:
         async with served(routed=routed) as (app, _):

@@ -201,7 +201,6 @@ async def test_many_calls_at_once_share_steps() -> None:
     [
         ("refuse", InvalidRequest, "invalid_request_error"),
         ("x" * 1001, InvalidRequest, "invalid_request_error"),
-        ("break", EngineFailed, "engine_failed"),
     ],
 )
 async def test_refusals_are_raised_and_reported_once(
@@ -213,6 +212,17 @@ async def test_refusals_are_raised_and_reported_once(
         (report,) = served.reports
         assert (report.outcome, report.work, report.phases_s) == (code, Work(), {})
         assert served.loop.snapshot().refused == {code: 1}
+
+
+async def test_planning_that_breaks_is_a_failure_and_no_refusal() -> None:
+    async with serving() as served:
+        with pytest.raises(EngineFailed):
+            await served.submit("break")
+        (report,) = served.reports
+        assert (report.outcome, report.refused) == ("engine_failed", False)
+        assert sum(report.phases_s.values()) == report.total_s
+        snapshot = served.loop.snapshot()
+        assert (snapshot.finished, snapshot.refused) == ({"engine_failed": 1}, {})
 
 
 async def test_closing_an_answer_frees_its_slot_and_is_reported() -> None:

@@ -167,5 +167,5 @@ def test_the_command_prints_a_plan_and_fails_where_it_does_not_fit() -> None:
     assert plan["replicas"] == 1
     bad = runner.invoke(app, ["plan", bundle, "--state", "10TiB"])
     assert bad.exit_code == 1
-    assert "no" in bad.stdout
+    assert "MiB are needed" in bad.stdout
     assert runner.invoke(app, ["plan", bundle, "--device", "abacus"]).exit_code == 1

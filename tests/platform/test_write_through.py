@@ -147,6 +147,9 @@ async def test_what_a_call_gave_is_stored_when_it_is_done() -> None:
     }
     assert served.outcomes == ["ok"]
     assert sink.closed
+    (report,) = served.reports
+    assert report.phases_s["delivery"] > 0
+    assert sum(report.phases_s.values()) == pytest.approx(report.total_s)
 
 
 async def test_a_call_is_neither_done_nor_counted_before_the_store_has_it() -> None:

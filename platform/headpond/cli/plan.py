@@ -112,7 +112,7 @@ def _print_table(
     usable = _mib(device.memory_bytes - device.reserved_bytes)
     rows.add_row("device", f"{device.name}, {usable} ({device.source})")
     rows.add_row("load", f"{load.rate_per_s:g}/s of {shape}")
-    rows.add_row("fits", "[green]yes[/green]" if capacity.fits else "[red]no[/red]")
+    rows.add_row("fits", _fits(capacity))
     where = "" if device.kind == "cpu" else ", in the machine's own memory"
     rows.add_row("  process", f"{_mib(memory.process_bytes)}{where}")
     rows.add_row("  weights", _mib(memory.static_bytes))
@@ -132,6 +132,14 @@ def _print_table(
     if capacity.replicas is not None:
         rows.add_row("replicas", f"{capacity.replicas} at {efficiency:.2g} of the floor's speed")
     Console().print(rows)
+
+
+def _fits(capacity: Capacity) -> str:
+    if capacity.fits:
+        return f"[green]yes[/green], {_mib(capacity.needed_bytes)} of it"
+    if not capacity.at_once:
+        return "[red]no[/red]: one request holds more than there is for all"
+    return f"[red]no[/red]: {_mib(capacity.needed_bytes)} are needed"
 
 
 def _mib(count: int) -> str:

@@ -97,6 +97,7 @@ class Loop:
         self._answers: dict[LiveCall, LoopAnswer] = {}
         self._received = 0
         self._refused: Counter[str] = Counter()
+        self._unplanned: Counter[str] = Counter()
 
     def start(self) -> None:
         """Start the engine's threads.
@@ -155,7 +156,8 @@ class Loop:
     def snapshot(self) -> LoopSnapshot:
         """Return how the loop stands, without waiting for the engine."""
         snapshot = self._worker.snapshot(dict(self._refused))
-        return replace(snapshot, received=self._received)
+        finished = Counter(snapshot.finished) + self._unplanned
+        return replace(snapshot, received=self._received, finished=finished)
 
     async def _admit(self, call: Call, arrived_s: float) -> LoopAnswer:
         self._worker.check_ready(arrived_s)
@@ -187,8 +189,7 @@ class Loop:
     def _turn_away(self, call: Call, error: HeadpondError, arrived_s: float) -> None:
         """Report a call that was not admitted: refused, or it failed or ended while planned."""
         refused = is_refusal(error)
-        if refused:
-            self._refused[outcome(error)] += 1
+        (self._refused if refused else self._unplanned)[outcome(error)] += 1
         spent_s = self._clock() - arrived_s
         self._observer(
             CallReport(

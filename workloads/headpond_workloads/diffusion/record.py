@@ -157,6 +157,7 @@ record = WorkloadRecord(
         limited_by=Limiter.COMPUTE,
         static_bytes=("weight_bytes", "workspace_bytes"),
         process_bytes=process_bytes,
+        efficiency=0.01,  # see docs/planning.md
     ),
     overload=Overload(
         queue_limit=Work(pixel_steps=128 * _LARGE_PICTURE),

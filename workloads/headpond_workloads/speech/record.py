@@ -95,6 +95,7 @@ record = WorkloadRecord(
         limited_by=Limiter.COMPUTE,
         static_bytes=("weight_bytes",),
         process_bytes=process_bytes,
+        efficiency=0.05,  # see docs/planning.md
     ),
     overload=Overload(
         queue_limit=Work(audio_ms=4 * 3_600_000),

@@ -113,6 +113,7 @@ record = WorkloadRecord(
         limited_by=Limiter.CODEC,
         static_bytes=("weight_bytes",),
         process_bytes=process_bytes,
+        efficiency=0.005,  # see docs/planning.md
     ),
     overload=Overload(
         queue_limit=Work(images=1024, pixels=4_000_000_000),
