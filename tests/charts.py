@@ -52,8 +52,12 @@ def render(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -
 
 def rendered(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -> dict[str, str]:
     """Return the text of each rendered file by its path."""
-    with helm_python.Chart.load(chart) as loaded:
-        return loaded.render(dict(values or {}), name="demo", namespace="models")
+    return _loaded(chart).render(dict(values or {}), name="demo", namespace="models")
+
+
+@cache
+def _loaded(chart: Path) -> helm_python.Chart:
+    return helm_python.Chart.load(chart)
 
 
 def refusal(values: Mapping[str, object]) -> str:

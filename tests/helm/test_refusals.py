@@ -184,6 +184,10 @@ REFUSED: dict[str, tuple[Node, str]] = {
         "a door to the outside is open without API keys: set keys.existingSecret or keys.hashed",
     ),
     "an ingress to nowhere": ({"ingress": {"enabled": True}}, "ingress is enabled without hosts"),
+    "settings twice": (
+        {"settings": {"log_level": "info"}, "settingsSecret": {"name": "s"}},
+        "there are both settings and settingsSecret: keep one",
+    ),
     "keys twice": (
         {"keys": {"existingSecret": "s", "hashed": [{"key_sha256": "a" * 64}]}},
         "keys has both existingSecret and hashed: keep one",

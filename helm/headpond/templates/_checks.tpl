@@ -209,6 +209,9 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- $problems = append $problems "jobs are enabled without an object store that all pods reach: set jobs.store.objects, e.g. to s3://bucket/headpond" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.settingsSecret.name .Values.settings -}}
+{{- $problems = append $problems "there are both settings and settingsSecret: keep one, or put the settings into the Secret" -}}
+{{- end -}}
 {{- if and .Values.keys.existingSecret .Values.keys.hashed -}}
 {{- $problems = append $problems "keys has both existingSecret and hashed: keep one, or put the hashed keys into the Secret" -}}
 {{- end -}}
