@@ -52,12 +52,9 @@ def render(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -
 
 def rendered(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -> dict[str, str]:
     """Return the text of each rendered file by its path."""
-    return _loaded(chart).render(dict(values or {}), name="demo", namespace="models")
-
-
-@cache
-def _loaded(chart: Path) -> helm_python.Chart:
-    return helm_python.Chart.load(chart)
+    # Rendering takes dependencies that are off out of the loaded chart, for good.
+    with helm_python.Chart.load(chart) as loaded:
+        return loaded.render(dict(values or {}), name="demo", namespace="models")
 
 
 def refusal(values: Mapping[str, object]) -> str:
