@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
@@ -50,11 +51,18 @@ def render(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -
     ]
 
 
-def rendered(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -> dict[str, str]:
+def rendered(
+    values: Mapping[str, object] | None = None, *, chart: Path = CHART
+) -> Mapping[str, str]:
     """Return the text of each rendered file by its path."""
+    return _texts(chart, json.dumps(values or {}, sort_keys=True))
+
+
+@cache
+def _texts(chart: Path, values: str) -> dict[str, str]:
     # Rendering takes dependencies that are off out of the loaded chart, for good.
     with helm_python.Chart.load(chart) as loaded:
-        return loaded.render(dict(values or {}), name="demo", namespace="models")
+        return loaded.render(json.loads(values), name="demo", namespace="models")
 
 
 def refusal(values: Mapping[str, object]) -> str:

@@ -183,6 +183,10 @@ REFUSED: dict[str, tuple[Node, str]] = {
         {"ingress": {"enabled": True, "hosts": ["a.example"]}},
         "a door to the outside is open without API keys: set keys.existingSecret or keys.hashed",
     ),
+    "a picker that may not look": (
+        {"inferencePools": {"enabled": True, "parentRefs": [{"name": "g"}]}},
+        "an endpoint picker reads /metrics without a key: set settings.metrics_open: true",
+    ),
     "an ingress to nowhere": ({"ingress": {"enabled": True}}, "ingress is enabled without hosts"),
     "settings twice": (
         {"settings": {"log_level": "info"}, "settingsSecret": {"name": "s"}},

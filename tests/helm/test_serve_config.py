@@ -48,6 +48,7 @@ def test_a_model_is_told_what_the_values_say() -> None:
         "settings": {
             "tenants": {"team-a": {"weight": 3}},
             "otlp_endpoint": "http://collector.observability:4318",
+            "metrics_open": True,
             "keys_file": "/etc/headpond/keys/keys.yaml",
         },
     }

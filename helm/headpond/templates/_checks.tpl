@@ -256,6 +256,9 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- if and .Values.inferencePools.enabled (not .Values.inferencePools.parentRefs) -}}
 {{- $problems = append $problems "inferencePools are enabled without parentRefs: name the Gateway their routes belong to" -}}
 {{- end -}}
+{{- if and .Values.inferencePools.enabled (not .Values.settings.metrics_open) (not .Values.settingsSecret.name) -}}
+{{- $problems = append $problems "inferencePools are enabled, and an endpoint picker reads /metrics without a key: set settings.metrics_open: true" -}}
+{{- end -}}
 {{- if and (or .Values.ingress.enabled .Values.httpRoute.enabled .Values.inferencePools.enabled) (not (include "headpond.hasKeys" .)) -}}
 {{- $problems = append $problems "a door to the outside is open without API keys: set keys.existingSecret or keys.hashed" -}}
 {{- end -}}
