@@ -167,6 +167,14 @@ REFUSED: dict[str, tuple[Node, str]] = {
         {"upgrade": {"strategy": "NewClusterWithIncrementalUpgrade"}},
         "set upgrade.gatewayClassName",
     ),
+    "a door that leads past the steps": (
+        {
+            "upgrade": INCREMENTAL,
+            "keys": {"existingSecret": "s"},
+            "ingress": {"enabled": True, "hosts": ["a.example"]},
+        },
+        "moves calls at KubeRay's own Gateway (demo-headpond-gateway), and ingress or httpRoute",
+    ),
     "steps above the surge": (
         {"upgrade": INCREMENTAL | {"stepSizePercent": 60, "maxSurgePercent": 50}},
         "upgrade.stepSizePercent 60 is more than maxSurgePercent 50",

@@ -229,6 +229,9 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- if not $upgrade.gatewayClassName -}}
 {{- $problems = append $problems "upgrade.strategy NewClusterWithIncrementalUpgrade moves traffic by a Gateway: set upgrade.gatewayClassName" -}}
 {{- end -}}
+{{- if or .Values.ingress.enabled .Values.httpRoute.enabled -}}
+{{- $problems = append $problems (printf "upgrade.strategy NewClusterWithIncrementalUpgrade moves calls at KubeRay's own Gateway (%s-gateway), and ingress or httpRoute would lead past it: turn them off, or take strategy: NewCluster" (include "headpond.fullname" .)) -}}
+{{- end -}}
 {{- if gt (int $upgrade.stepSizePercent) (int $upgrade.maxSurgePercent) -}}
 {{- $problems = append $problems (printf "upgrade.stepSizePercent %d is more than maxSurgePercent %d: a step can't move more than there is room for" (int $upgrade.stepSizePercent) (int $upgrade.maxSurgePercent)) -}}
 {{- end -}}
