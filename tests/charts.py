@@ -162,14 +162,15 @@ def _strict(schema: object) -> object:
     properties = schema.get("properties")
     strict = {key: _strict(part) for key, part in schema.items() if key not in _DROPPED}
     if isinstance(properties, dict):
-        strict["properties"] = {name: _strict(part) for name, part in properties.items()}
+        fields = {name: _strict(part) for name, part in properties.items()}
+        if "apiVersion" in fields:
+            fields["metadata"] = {"type": "object"}
+        strict["properties"] = fields
         # The server fills defaults in before it looks for what is missing.
         needed = [name for name in schema.get("required", ()) if "default" not in properties[name]]
         strict["required"] = needed
         if not schema.get("x-kubernetes-preserve-unknown-fields"):
             strict["additionalProperties"] = False
-        if "apiVersion" in properties:
-            strict["properties"]["metadata"] = {"type": "object"}
     return strict
 
 

@@ -24,7 +24,8 @@ def instructions() -> list[tuple[str, str]]:
 
 def wanted(extras: str) -> list[str]:
     """What `dependencies.py` makes of pyproject.toml."""
-    command = [sys.executable, ROOT / "docker/dependencies.py", ROOT / "pyproject.toml", extras]
+    script, project = str(ROOT / "docker/dependencies.py"), str(ROOT / "pyproject.toml")
+    command = [sys.executable, script, project, extras]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.split("\n")
 
