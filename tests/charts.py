@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
@@ -50,10 +51,18 @@ def render(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -
     ]
 
 
-def rendered(values: Mapping[str, object] | None = None, *, chart: Path = CHART) -> dict[str, str]:
+def rendered(
+    values: Mapping[str, object] | None = None, *, chart: Path = CHART
+) -> Mapping[str, str]:
     """Return the text of each rendered file by its path."""
+    return _texts(chart, json.dumps(values or {}, sort_keys=True))
+
+
+@cache
+def _texts(chart: Path, values: str) -> dict[str, str]:
+    # Rendering takes dependencies that are off out of the loaded chart, for good.
     with helm_python.Chart.load(chart) as loaded:
-        return loaded.render(dict(values or {}), name="demo", namespace="models")
+        return loaded.render(json.loads(values), name="demo", namespace="models")
 
 
 def refusal(values: Mapping[str, object]) -> str:
@@ -153,14 +162,15 @@ def _strict(schema: object) -> object:
     properties = schema.get("properties")
     strict = {key: _strict(part) for key, part in schema.items() if key not in _DROPPED}
     if isinstance(properties, dict):
-        strict["properties"] = {name: _strict(part) for name, part in properties.items()}
+        fields = {name: _strict(part) for name, part in properties.items()}
+        if "apiVersion" in fields:
+            fields["metadata"] = {"type": "object"}
+        strict["properties"] = fields
         # The server fills defaults in before it looks for what is missing.
         needed = [name for name in schema.get("required", ()) if "default" not in properties[name]]
         strict["required"] = needed
         if not schema.get("x-kubernetes-preserve-unknown-fields"):
             strict["additionalProperties"] = False
-        if "apiVersion" in properties:
-            strict["properties"]["metadata"] = {"type": "object"}
     return strict
 
 

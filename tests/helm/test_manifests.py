@@ -146,8 +146,8 @@ def test_doors_lead_to_the_service_that_kuberay_keeps() -> None:
     backend = at(ingress, "spec.rules.0.http.paths.0.backend.service")
     assert backend == {"name": "demo-headpond-serve-svc", "port": {"number": 8000}}
     routes = {str(at(route, "metadata.name")): route for route in of_kind(manifests, "HTTPRoute")}
-    (reference,) = at(routes["demo-headpond"], "spec.rules.0.backendRefs")  # type: ignore[misc]
-    assert reference == {"name": "demo-headpond-serve-svc", "port": 8000}
+    references = at(routes["demo-headpond"], "spec.rules.0.backendRefs")
+    assert references == [{"name": "demo-headpond-serve-svc", "port": 8000}]
 
 
 def test_a_model_with_pods_of_its_own_is_an_inference_pool() -> None:

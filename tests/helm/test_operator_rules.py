@@ -80,7 +80,7 @@ def test_the_head_serves_no_one_and_its_service_keeps_its_name(values: Node) -> 
 
 
 def test_an_upgrade_in_steps_has_all_it_needs() -> None:
-    service = ray_service(CASES["fleet"])
+    service = ray_service(CASES["steps"])
     options = cast("Node", at(service, "spec.upgradeStrategy.clusterUpgradeOptions"))
     assert options["gatewayClassName"]
     step, surge = int(str(options["stepSizePercent"])), int(str(options["maxSurgePercent"]))

@@ -167,6 +167,14 @@ REFUSED: dict[str, tuple[Node, str]] = {
         {"upgrade": {"strategy": "NewClusterWithIncrementalUpgrade"}},
         "set upgrade.gatewayClassName",
     ),
+    "a door that leads past the steps": (
+        {
+            "upgrade": INCREMENTAL,
+            "keys": {"existingSecret": "s"},
+            "ingress": {"enabled": True, "hosts": ["a.example"]},
+        },
+        "moves calls at KubeRay's own Gateway (demo-headpond-gateway), and ingress or httpRoute",
+    ),
     "steps above the surge": (
         {"upgrade": INCREMENTAL | {"stepSizePercent": 60, "maxSurgePercent": 50}},
         "upgrade.stepSizePercent 60 is more than maxSurgePercent 50",
@@ -183,7 +191,15 @@ REFUSED: dict[str, tuple[Node, str]] = {
         {"ingress": {"enabled": True, "hosts": ["a.example"]}},
         "a door to the outside is open without API keys: set keys.existingSecret or keys.hashed",
     ),
+    "a picker that may not look": (
+        {"inferencePools": {"enabled": True, "parentRefs": [{"name": "g"}]}},
+        "an endpoint picker reads /metrics without a key: set settings.metrics_open: true",
+    ),
     "an ingress to nowhere": ({"ingress": {"enabled": True}}, "ingress is enabled without hosts"),
+    "settings twice": (
+        {"settings": {"log_level": "info"}, "settingsSecret": {"name": "s"}},
+        "there are both settings and settingsSecret: keep one",
+    ),
     "keys twice": (
         {"keys": {"existingSecret": "s", "hashed": [{"key_sha256": "a" * 64}]}},
         "keys has both existingSecret and hashed: keep one",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from charts import CASES, CHART, Node, at, cases, ray_service, serve_config
+from charts import CASES, CHART, Node, at, cases, pod_templates, ray_service, serve_config
 from serve_configs import AUTOSCALING_FIELDS, checked
 
 
@@ -48,6 +48,7 @@ def test_a_model_is_told_what_the_values_say() -> None:
         "settings": {
             "tenants": {"team-a": {"weight": 3}},
             "otlp_endpoint": "http://collector.observability:4318",
+            "metrics_open": True,
             "keys_file": "/etc/headpond/keys/keys.yaml",
         },
     }
@@ -67,6 +68,16 @@ def test_the_router_knows_every_model_and_the_split() -> None:
         "chat-8b-next": {"chat-v2": 100},
         "chat": {"chat-v1": 95, "chat-v2": 5},
     }
+
+
+def test_settings_may_come_from_a_file_of_a_secret() -> None:
+    values: Node = {"settingsSecret": {"name": "settings"}}
+    told = {at(app, "args.settings") for app in applications(values).values()}
+    assert told == {"/etc/headpond/settings/settings.yaml"}
+    for template in pod_templates(ray_service(values)).values():
+        pod = str(at(template, "spec"))
+        assert "{'name': 'settings', 'mountPath': '/etc/headpond/settings'" in pod
+        assert "'secretName': 'settings'" in pod
 
 
 def test_router_and_workers_share_one_store() -> None:

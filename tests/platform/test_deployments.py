@@ -111,6 +111,16 @@ def test_who_listens_everywhere_wants_a_key(path: Path) -> None:
         assert isinstance(settings, str) or settings["keys"]  # type: ignore[index]
 
 
+@pytest.mark.parametrize("name", ["local", "cpu", "gpu"])
+def test_one_machines_config_is_placed_by_up(name: str) -> None:
+    # What `headpond up` lets Ray reserve unless it is told otherwise.
+    reserved = 0
+    for application, args, _ in models(ROOT / f"deployments/{name}.yaml"):
+        (deployment,) = cast("list[Node]", application.get("deployments", [{}]))
+        reserved += int(str(deployment.get("num_replicas", 1))) * int(str(args.get("threads", 1)))
+    assert reserved <= 16
+
+
 def test_what_shares_the_gpu_fits_on_it() -> None:
     parts, needed = 0.0, 0
     for _, args, options in models(ROOT / "deployments/gpu.yaml"):

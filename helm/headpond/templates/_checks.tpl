@@ -209,6 +209,9 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- $problems = append $problems "jobs are enabled without an object store that all pods reach: set jobs.store.objects, e.g. to s3://bucket/headpond" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.settingsSecret.name .Values.settings -}}
+{{- $problems = append $problems "there are both settings and settingsSecret: keep one, or put the settings into the Secret" -}}
+{{- end -}}
 {{- if and .Values.keys.existingSecret .Values.keys.hashed -}}
 {{- $problems = append $problems "keys has both existingSecret and hashed: keep one, or put the hashed keys into the Secret" -}}
 {{- end -}}
@@ -225,6 +228,9 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- end -}}
 {{- if not $upgrade.gatewayClassName -}}
 {{- $problems = append $problems "upgrade.strategy NewClusterWithIncrementalUpgrade moves traffic by a Gateway: set upgrade.gatewayClassName" -}}
+{{- end -}}
+{{- if or .Values.ingress.enabled .Values.httpRoute.enabled -}}
+{{- $problems = append $problems (printf "upgrade.strategy NewClusterWithIncrementalUpgrade moves calls at KubeRay's own Gateway (%s-gateway), and ingress or httpRoute would lead past it: turn them off, or take strategy: NewCluster" (include "headpond.fullname" .)) -}}
 {{- end -}}
 {{- if gt (int $upgrade.stepSizePercent) (int $upgrade.maxSurgePercent) -}}
 {{- $problems = append $problems (printf "upgrade.stepSizePercent %d is more than maxSurgePercent %d: a step can't move more than there is room for" (int $upgrade.stepSizePercent) (int $upgrade.maxSurgePercent)) -}}
@@ -252,6 +258,9 @@ part gives JSON, `{"problems": [...]}`; all of them are told at once.
 {{- end -}}
 {{- if and .Values.inferencePools.enabled (not .Values.inferencePools.parentRefs) -}}
 {{- $problems = append $problems "inferencePools are enabled without parentRefs: name the Gateway their routes belong to" -}}
+{{- end -}}
+{{- if and .Values.inferencePools.enabled (not .Values.settings.metrics_open) (not .Values.settingsSecret.name) -}}
+{{- $problems = append $problems "inferencePools are enabled, and an endpoint picker reads /metrics without a key: set settings.metrics_open: true" -}}
 {{- end -}}
 {{- if and (or .Values.ingress.enabled .Values.httpRoute.enabled .Values.inferencePools.enabled) (not (include "headpond.hasKeys" .)) -}}
 {{- $problems = append $problems "a door to the outside is open without API keys: set keys.existingSecret or keys.hashed" -}}

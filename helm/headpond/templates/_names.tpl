@@ -50,8 +50,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ .Values.keys.existingSecret | default (printf "%s-keys" (include "headpond.fullname" .)) }}
 {{- end -}}
 
+{{/* Whether callers need a key; of a file of settings that is left to who wrote it. */}}
 {{- define "headpond.hasKeys" -}}
-{{- if or .Values.keys.existingSecret .Values.keys.hashed }}true{{ end -}}
+{{- if or .Values.keys.existingSecret .Values.keys.hashed .Values.settingsSecret.name }}true{{ end -}}
 {{- end -}}
 
 {{- define "headpond.catalogue" -}}

@@ -111,6 +111,9 @@ spec:
         - {name: cache, mountPath: /var/cache/headpond}
         - {name: bundles, mountPath: /etc/headpond/bundles, readOnly: true}
         - {name: keys, mountPath: /etc/headpond/keys, readOnly: true}
+        {{- if $values.settingsSecret.name }}
+        - {name: settings, mountPath: /etc/headpond/settings, readOnly: true}
+        {{- end }}
         {{- with $values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -127,6 +130,12 @@ spec:
       configMap: {name: {{ include "headpond.fullname" .root }}-bundles}
     - name: keys
       secret: {secretName: {{ include "headpond.keysSecret" .root }}, optional: true}
+    {{- with $values.settingsSecret }}
+    {{- if .name }}
+    - name: settings
+      secret: {secretName: {{ .name }}, items: [{key: {{ .key }}, path: {{ .key }}}]}
+    {{- end }}
+    {{- end }}
     {{- with $values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

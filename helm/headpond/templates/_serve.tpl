@@ -1,10 +1,13 @@
-{{/* The settings of every application: what the values say, and where the keys lie. */}}
+{{/* The settings of every application, as JSON `{"settings": ...}`: what the values say, and
+     where the keys lie; or the path of the file that a Secret brings. */}}
 {{- define "headpond.settings" -}}
 {{- $settings := deepCopy .Values.settings -}}
-{{- if include "headpond.hasKeys" . -}}
+{{- if .Values.settingsSecret.name -}}
+{{- $settings = printf "/etc/headpond/settings/%s" .Values.settingsSecret.key -}}
+{{- else if include "headpond.hasKeys" . -}}
 {{- $_ := set $settings "keys_file" (printf "/etc/headpond/keys/%s" .Values.keys.file) -}}
 {{- end -}}
-{{ toJson $settings }}
+{{ toJson (dict "settings" $settings) }}
 {{- end -}}
 
 {{- define "headpond.jobStore" -}}
@@ -56,7 +59,7 @@
 {{- $root := . -}}
 {{- $groups := dict -}}
 {{- range (include "headpond.groups" . | fromJson).groups }}{{ $_ := set $groups .name . }}{{ end -}}
-{{- $settings := include "headpond.settings" . | fromJson -}}
+{{- $settings := (include "headpond.settings" . | fromJson).settings -}}
 {{- $applications := list -}}
 
 {{- $args := dict "settings" $settings -}}
