@@ -110,7 +110,9 @@ def _entry(at: int, answer: Answer) -> ImageClasses:
     classes = [
         ImageClass(label=each.label, index=each.index, score=each.score) for each in answer.classes
     ]
-    seen = None if answer.seen is None else f"data:image/png;base64,{b64encode(answer.seen).decode()}"
+    seen = (
+        None if answer.seen is None else f"data:image/png;base64,{b64encode(answer.seen).decode()}"
+    )
     return ImageClasses(index=at, classes=classes, input=seen)
 
 
