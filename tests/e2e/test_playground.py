@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import subprocess
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -164,7 +165,7 @@ async def test_a_batch_is_watched_until_its_results_are_there(page: Page) -> Non
 async def test_the_overview_counts_what_is_done(page: Page) -> None:
     overview = await opened(page, "Overview")
     card = overview.get_by_role("article", name="minilm-maxsim")
-    await expect(card.locator("dd").first).not_to_have_text("–", timeout=WAIT_MS)
+    await expect(card.locator("dd").first).not_to_have_text("\u2013", timeout=WAIT_MS)
     ranking = await opened(page, "Reranking")
     await ranking.get_by_role("button", name="Rank").click()
     await receipt(ranking)
@@ -191,13 +192,12 @@ async def test_the_code_that_is_shown_does_the_same(
     await shown.get_by_role("tab", name=language).click()
     code = await shown.get_by_role("tabpanel").inner_text()
     assert KEY not in code
-    done = subprocess.run(
-        [sys.executable, "-c", code],
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", code),
         env={**os.environ, "HEADPOND_API_KEY": KEY},
-        capture_output=True,
-        text=True,
-        check=False,
+        stdout=PIPE,
+        stderr=PIPE,
         cwd=tmp_path,
-        timeout=120,
     )
-    assert (done.stdout.strip(), done.returncode) == ("8 384", 0), done.stderr
+    said, wrong = await running.communicate()
+    assert (said.split(), running.returncode) == ([b"8", b"384"], 0), wrong.decode()

@@ -76,15 +76,15 @@ async def test_tabs_are_walked_with_the_keyboard_and_named_by_the_address(
         names = (
             await page.get_by_role("tablist", name="Workloads").get_by_role("tab").all_inner_texts()
         )
-        assert names[:3] == ["Overview", "Echo", "Generation"]
-        assert names[-1] == "Batches"
+        assert names == ["Overview", *sorted(names[1:-1]), "Batches"]
+        assert {"Echo", *DONE} <= set(names)
         await page.get_by_role("tab", name="Overview").focus()
         await page.keyboard.press("ArrowDown")
         await page.keyboard.press("ArrowRight")
-        generation = page.get_by_role("tab", name="Generation")
-        await expect(generation).to_be_focused()
-        await expect(generation).to_have_attribute("aria-selected", "true")
-        assert page.url.endswith("/#generation")
+        third = page.get_by_role("tab", name=names[2])
+        await expect(third).to_be_focused()
+        await expect(third).to_have_attribute("aria-selected", "true")
+        assert page.url.endswith(f"/#{names[2].lower()}")
         await page.keyboard.press("Home")
         await page.keyboard.press("ArrowUp")
         await expect(page.get_by_role("tab", name="Batches")).to_be_focused()

@@ -59,9 +59,7 @@ function close() {
 
 function fill(records, models, given, jobs) {
   const modelsOf = (name) => models.filter((model) => model.workload === name);
-  // In the order that the deployer names the models in.
-  const order = [...new Set(models.map(({ workload }) => workload))];
-  const all = order.flatMap((name) => records.filter((record) => record.name === name));
+  const all = records.filter(({ name }) => modelsOf(name).length);
   const own = (name, entry) =>
     add({ name, summary: OWN[name] }, new Platform({ name, records: all }, models, given), entry);
   own("overview", "./overview/overview.js");

@@ -12,9 +12,10 @@ export async function mount(root, platform) {
   await styled(platform.url("playground/overview/overview.css"));
   const notice = new Notice();
   const cards = new Map();
-  for (const model of platform.models) {
-    const record = platform.record.records.find(({ name }) => name === model.workload);
-    if (record) cards.set(model.id, { card: new Card(model, record), history: [] });
+  for (const record of platform.record.records) {
+    for (const model of platform.models.filter(({ workload }) => workload === record.name)) {
+      cards.set(model.id, { card: new Card(model, record), history: [] });
+    }
   }
   const grid = make("div.cards", {}, [...cards.values()].map(({ card }) => card.element));
   const foot = make(
