@@ -28,7 +28,7 @@ def _logger(*_: object) -> structlog.PrintLogger:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn an error of ours into one line for people and exit code 1."""
+    """Turn an error of ours, or a package that is missing, into a line for people and exit code 1."""
     try:
         yield
     except HeadpondError as error:
@@ -36,4 +36,8 @@ def refusals() -> Iterator[None]:
         people.print(f"[red]{escape(error.message)}[/red]{field}")
         if error.__cause__ is not None:
             people.print(f"  because: {escape(str(error.__cause__))}")
+        raise typer.Exit(1) from error
+    except ModuleNotFoundError as error:
+        people.print(f"[red]{escape(str(error))}[/red]")
+        people.print(escape("pip install 'headpond[serve]' brings all that a server needs"))
         raise typer.Exit(1) from error

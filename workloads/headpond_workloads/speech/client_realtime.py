@@ -257,5 +257,5 @@ async def _pieces(sound: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterato
     def read() -> bytes | None:
         return next(pieces, None)
 
-    while (piece := await asyncio.to_thread(read)) is not None:
-        yield piece
+    while (read_piece := await asyncio.to_thread(read)) is not None:
+        yield read_piece
