@@ -213,6 +213,7 @@ def test_nobody_there_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -
     done = run("embed", "x")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "headpond up" in done.stderr
+    assert "retry 1 in" in done.stderr
     assert run("embed", "x", "--base-url", "nowhere").exit_code == 2
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headpond.cli import batch, bench, bundle, down, up
-from headpond.cli.console import log_to_people
+from headpond.cli.console import tell_retries
 from headpond.cli.plugins import WithPlugins
 
 app = typer.Typer(
@@ -41,4 +41,4 @@ def main(
     ] = False,
 ) -> None:
     """Serve every kind of model behind one router."""
-    log_to_people()
+    tell_retries()
