@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Self, Unpack
 import httpx2
 
 from headpond.client.async_transport import AsyncTransport
-from headpond.client.catalogue import WORKLOADS_PATH, AsyncModels, Workload, WorkloadList
 from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
 from headpond.client.options import CallOptions
 from headpond.client.wire import encode, options_of
@@ -18,6 +17,7 @@ from headpond.client.wire import encode, options_of
 # What a program uses of the workloads is loaded when it does: their types take their time.
 if TYPE_CHECKING:
     from headpond.client.async_batches import AsyncBatches
+    from headpond.client.catalogue import AsyncModels, Workload
     from headpond.client.files import AsyncFiles
     from headpond_workloads.diffusion.client import AsyncImages
     from headpond_workloads.embedding.client import AsyncEmbeddings
@@ -122,6 +122,8 @@ class AsyncClient:
     @cached_property
     def models(self) -> AsyncModels:
         """The models that can be asked for."""
+        from headpond.client.catalogue import AsyncModels  # noqa: PLC0415
+
         return AsyncModels(self._transport)
 
     @cached_property
@@ -181,6 +183,8 @@ class AsyncClient:
 
     async def workloads(self) -> tuple[Workload, ...]:
         """Return the workloads the server knows, as they declare themselves."""
+        from headpond.client.catalogue import WORKLOADS_PATH, WorkloadList  # noqa: PLC0415
+
         return (await self._transport.get(WORKLOADS_PATH, WorkloadList)).data
 
     async def rerank(self, **params: Unpack[RerankParams]) -> Ranking:

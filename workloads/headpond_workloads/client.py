@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import httpx2
 
-from headpond.client.catalogue import WORKLOADS_PATH, Models, Workload, WorkloadList
 from headpond.client.config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, ClientConfig
 from headpond.client.options import CallOptions
 from headpond.client.transport import Transport
@@ -19,6 +18,7 @@ from headpond_workloads.async_client import AsyncClient
 # What a program uses of the workloads is loaded when it does: their types take their time.
 if TYPE_CHECKING:
     from headpond.client.batches import Batches
+    from headpond.client.catalogue import Models, Workload
     from headpond.client.files import Files
     from headpond_workloads.diffusion.client import Images
     from headpond_workloads.embedding.client import Embeddings
@@ -132,6 +132,8 @@ class Client:
     @cached_property
     def models(self) -> Models:
         """The models that can be asked for."""
+        from headpond.client.catalogue import Models  # noqa: PLC0415
+
         return Models(self._transport)
 
     @cached_property
@@ -191,6 +193,8 @@ class Client:
 
     def workloads(self) -> tuple[Workload, ...]:
         """Return the workloads the server knows, as they declare themselves."""
+        from headpond.client.catalogue import WORKLOADS_PATH, WorkloadList  # noqa: PLC0415
+
         return self._transport.get(WORKLOADS_PATH, WorkloadList).data
 
     def rerank(self, **params: Unpack[RerankParams]) -> Ranking:

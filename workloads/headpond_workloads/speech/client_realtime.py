@@ -110,7 +110,7 @@ class RealtimeSession:
                     return
                 self.append(piece)
             self._socket.send(heard.last_commit(self._sequence))
-        except BaseException as error:  # noqa: BLE001 - raised by who listens
+        except Exception as error:  # noqa: BLE001 - raised by who listens
             heard.failure = error
             self._socket.close()
 
