@@ -39,8 +39,11 @@ PARTS: dict[str, tuple[str, ...]] = {
     "headpond.client.files": ("Files",),
     "headpond.client.batches": ("Batches",),
     "headpond.client.page": ("Page",),
+    "headpond.client.catalogue": ("Models", "Workload"),
     "headpond.client.stream": ("Stream",),
+    "headpond.errors": ("HeadpondError", "Received"),
     "headpond.client.errors": (
+        "BatchFailed",
         "ConnectionFailed",
         "ConnectionTimedOut",
         "ResponseInvalid",

@@ -49,7 +49,8 @@ def two() -> Iterator[tuple[subprocess.Popen[str], subprocess.Popen[str]]]:
     yield pair
     for process in pair:
         process.kill()
-        process.communicate()
+        with process:  # waits, and closes its pipe
+            pass
 
 
 def test_the_one_that_is_meant_is_stopped(
@@ -63,7 +64,8 @@ def test_the_one_that_is_meant_is_stopped(
     done = run("--port", "8102")
     assert done.exit_code == 0, done.output
     assert "http://127.0.0.1:8102" in done.stderr
-    assert second.communicate()[0] == "stopped\n"
+    assert second.stdout is not None
+    assert second.stdout.read() == "stopped\n"
     assert first.poll() is None
     assert run().exit_code == 0
     assert first.wait() == 0
@@ -73,7 +75,8 @@ def test_the_one_that_is_meant_is_stopped(
 def test_notes_of_what_has_ended_are_thrown_away(tmp_path: Path) -> None:
     process = started(8104)
     process.kill()
-    process.communicate()
+    with process:
+        pass
     (note,) = tmp_path.rglob("*.json")
     assert run().exit_code == 2
     assert not note.exists()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL.Image import Image
 
 from headpond import AsyncClient, Client
 from headpond.client.catalogue import Workload
+from headpond.client.page import Page
 from headpond.client.stream import AsyncStream, Stream
 from headpond.jobs_wire import Batch, BatchResult, FileObject
 from headpond.models_wire import Model, ModelList
@@ -17,6 +23,13 @@ from headpond_workloads.generation.schema_responses import Response
 from headpond_workloads.generation.schema_responses_events import ResponseEvent
 from headpond_workloads.generation.schema_tokenize import Detokenization, Tokenization
 from headpond_workloads.reranking.schema import Ranking
+from headpond_workloads.speech.client_realtime import RealtimeSession
+from headpond_workloads.speech.schema import (
+    TranscriptEvent,
+    Transcription,
+    VerboseTranscription,
+)
+from headpond_workloads.speech.schema_realtime_events import TranscriptionCompleted
 
 
 def sync_calls(client: Client, streaming: bool) -> None:
@@ -194,3 +207,44 @@ async def async_pictures(client: AsyncClient) -> None:
         await images.edit(prompt="p", image=b"i", stream=True, partial_images=3),
         AsyncStream[PictureEvent],
     )
+
+
+def options_of_a_call(client: Client) -> None:
+    client.embeddings.create(model="m", input="a", deadline_s=1.5, max_retries=0)
+    client.rerank(model="m", query="q", documents=["a"], extra_headers={"a": "b"}, timeout_s=None)
+    client.tokenize(model="m", prompt="a", deadline_s=1)
+    client.embeddings.create(model="m", input="a", deadline_s="soon")  # type: ignore[arg-type]
+    client.chat.completions.create(model="m", messages=[], deadlines_s=1)  # type: ignore[call-overload]
+
+
+def speech(client: Client, path: Path, samples: NDArray[np.float32]) -> None:
+    create = client.transcriptions.create
+    assert_type(create(model="m", file=path), Transcription)
+    assert_type(create(model="m", file=(samples, 16_000), stream=True), Stream[TranscriptEvent])
+    assert_type(
+        create(model="m", file="a.wav", response_format="verbose_json"), VerboseTranscription
+    )
+    assert_type(create(model="m", file=b"", response_format="srt"), str)
+    create(model="m", file=b"", response_format="diarized_json")  # type: ignore[call-overload]
+    with client.realtime.connect(model="m", turn_detection=None) as session:
+        assert_type(session, RealtimeSession)
+        for event in session.listen([b""]):
+            if isinstance(event, TranscriptionCompleted):
+                assert_type(event.transcript, str)
+
+
+def pages(client: Client) -> None:
+    assert_type(client.files.list(), Page[FileObject])
+    assert_type(list(client.batches.list(limit=2)), list[Batch])
+    assert_type(
+        list(client.batches.run(endpoint="/v1/embeddings", bodies=[{"model": "m"}])),
+        list[BatchResult],
+    )
+
+
+def arrays_and_pictures(client: Client, image: Image, pixels: NDArray[np.uint8]) -> None:
+    assert_type(client.embeddings.create(model="m", input="a").numpy(), NDArray[np.float32])
+    client.classifications.create(model="m", image=[image, pixels, b"", Path("a.png")])
+    edited = client.images.edit(prompt="p", image=image, mask=pixels, seed=None)
+    assert_type(edited.data[0].pillow(), Image)
+    client.classifications.create(model="m", image=5)  # type: ignore[arg-type]

@@ -147,7 +147,8 @@ def test_vectors_are_arrays() -> None:
         create = client.embeddings.create
         found = create(model=MODEL, input=["a", "b"], encoding_format="base64")
     array = found.numpy()
-    assert (array.dtype, array.tolist()) == (np.float32, [[0.5, 1.0], [2.0, 4.0]])
+    assert array.dtype == np.float32
+    assert array.tolist() == [[0.5, 1.0], [2.0, 4.0]]
 
 
 def test_documents_come_back_ranked() -> None:
@@ -188,6 +189,24 @@ def test_pictures_go_out_as_they_are_at_hand(tmp_path: Path) -> None:
         assert isinstance(item, ImageItem)
         assert isinstance(item.data, bytes)
         assert Image.open(io.BytesIO(item.data)).convert("RGB").getpixel((0, 0)) == (255, 0, 0)
+
+
+async def test_vectors_ranks_and_classes_from_asyncio() -> None:
+    score = Score(logits=(9.0,), scores=(0.5,), tokens=4)
+    with served(embedding, scripted(embedding, vector(0.5))) as url:
+        async with AsyncClient(base_url=url) as client:
+            found = await client.embeddings.create(model=MODEL, input="a", deadline_s=9)
+    assert found.data[0].vector == [0.5]
+    with served(reranking, scripted(reranking, score)) as url:
+        async with AsyncClient(base_url=url) as client:
+            ranking = await client.rerank(model=MODEL, query="q", documents=["a"])
+    assert ranking.results[0].relevance_score == 0.5
+    with served(vision, scripted(vision, SEEN)) as url:
+        async with AsyncClient(base_url=url) as client:
+            seen = await client.classifications.create(model=MODEL, image=picture_bytes())
+            with pytest.raises(ModelNotFound):
+                await client.classifications.create(model="none", image=picture_bytes())
+    assert seen.usage.images >= 0
 
 
 def test_models_and_workloads_of_a_live_server() -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from exchanges import MODEL, app_over, scripted, scripted_events, serving
-from headpond.call import Done, Ended, Output
+from headpond.call import Done, Ended, Event, Output
 from headpond.cli import app
 from headpond.errors import InvalidRequest
 from headpond.record import WorkloadRecord
@@ -148,7 +148,8 @@ class TestTranscribe:
     def backend(self, serve: Serve) -> ScriptedBackend:
         final = Final(0, "hello there", 0, 900, (Word("hello", 0, 400, 0.5),))
         work = Work(audio_ms=1000)
-        found = [Output(0, final), Output(0, Heard(1000)), Done(0, work), Ended(work)]
+        found: list[Event] = [Output(0, final), Output(0, Heard(1000))]
+        found += [Done(0, work), Ended(work)]
         backend = scripted_events(speech, found)
         serve(speech, backend)
         return backend
@@ -212,6 +213,7 @@ def test_nobody_there_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -
     done = run("embed", "x")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "headpond up" in done.stderr
+    assert "retry 1 in" in done.stderr
     assert run("embed", "x", "--base-url", "nowhere").exit_code == 2
 
 

@@ -21,7 +21,7 @@ from headpond.cli import (
     up,
     usage,
 )
-from headpond.cli.console import log_to_people
+from headpond.cli.console import tell_retries
 from headpond.cli.plugins import WithPlugins
 
 app = typer.Typer(
@@ -62,4 +62,4 @@ def main(
     ] = False,
 ) -> None:
     """Serve every kind of model behind one router."""
-    log_to_people()
+    tell_retries()

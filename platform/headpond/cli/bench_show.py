@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotille  # type: ignore[import-untyped]
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from headpond.cli.bench_figures import Figures, Spread
 
@@ -44,7 +44,7 @@ def _rates(found: Sequence[Figures], *, streamed: bool) -> Table:
 def _phases(found: Sequence[Figures]) -> Table:
     """Return the phases at each rate, p50 and p95."""
     names = list(dict.fromkeys(name for each in found for name in each.phases_ms))
-    table = Table("phase ms, p50/p95", box=None)
+    table = Table(Column("phase ms, p50/p95", no_wrap=True), box=None)
     for each in found:
         table.add_column(f"{each.offered_s:.1f}/s", justify="right")
     for name in names:

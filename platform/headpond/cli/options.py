@@ -19,7 +19,9 @@ _COMPLETION_S = 2.0
 
 BaseUrl = Annotated[
     str | None,
-    typer.Option("--base-url", envvar="HEADPOND_BASE_URL", help="The server; else localhost:8000."),
+    typer.Option(
+        "--base-url", "--url", envvar="HEADPOND_BASE_URL", help="The server; else localhost:8000."
+    ),
 ]
 ApiKey = Annotated[
     str | None, typer.Option("--api-key", envvar="HEADPOND_API_KEY", help="Sent as bearer token.")

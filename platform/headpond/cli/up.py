@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -97,7 +97,8 @@ def demo(
 @contextmanager
 def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
     """Run the applications of a config; yields the base URL once everything is ready."""
-    with refusals(), tempfile.TemporaryDirectory(prefix="headpond-") as run_dir:
+    folder = tempfile.TemporaryDirectory(prefix="headpond-")
+    with refusals(), folder as run_dir, ExitStack() as note:
         apply_ray_env(Path(run_dir))
         # Ray reads its environment when it is imported.
         from headpond import local_ray  # noqa: PLC0415
@@ -109,18 +110,18 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
         base_url = _base_url(config)
         # `headpond down` and `kill` end a platform that is starting as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with noted(base_url):
-            try:
-                schema = local_ray.parse_config(config)
-                people.print(f"Ray at {local_ray.start_ray(cpus)}")
-                local_ray.deploy(schema)
-                local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
-                for prefix in sorted(set(_prefixes(config))):
-                    _wait_ready(f"{base_url}{prefix}/readyz", started + _READY_TIMEOUT_S)
-                _report(started)("all", "ready")
-                yield base_url
-            finally:
-                local_ray.stop_ray()
+        note.enter_context(noted(base_url))
+        try:
+            schema = local_ray.parse_config(config)
+            people.print(f"Ray at {local_ray.start_ray(cpus)}")
+            local_ray.deploy(schema)
+            local_ray.wait_running(_READY_TIMEOUT_S, _report(started))
+            for prefix in sorted(set(_prefixes(config))):
+                _wait_ready(f"{base_url}{prefix}/readyz", started + _READY_TIMEOUT_S)
+            _report(started)("all", "ready")
+            yield base_url
+        finally:
+            local_ray.stop_ray()
 
 
 def _report(started: float) -> Callable[[str, str], None]:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -32,8 +33,6 @@ from headpond.errors import (
     RequestCancelled,
     WorkerLost,
 )
-from headpond.http import errors as of_http
-from headpond.jobs import errors as of_jobs
 
 
 class BatchFailed(HeadpondError):
@@ -67,22 +66,24 @@ class StreamTruncated(ResponseInvalid):
     code = "stream_truncated"
 
 
-_MODULES = frozenset(module.__name__ for module in (shared, of_http, of_jobs))
-
-
-def _with_codes() -> dict[str | None, type[HeadpondError]]:
+@cache
+def _by_code() -> Mapping[str | None, type[HeadpondError]]:
     """Return the server's errors that say a code of their own."""
+    # Most programs meet none of them.
+    from headpond.http import errors as of_http  # noqa: PLC0415
+    from headpond.jobs import errors as of_jobs  # noqa: PLC0415
+
+    modules = {module.__name__ for module in (shared, of_http, of_jobs)}
     found: dict[str | None, type[HeadpondError]] = {}
     classes: list[type[HeadpondError]] = [HeadpondError]
     for cls in classes:
-        classes += [each for each in cls.__subclasses__() if each.__module__ in _MODULES]
+        classes += [each for each in cls.__subclasses__() if each.__module__ in modules]
         if "code" in vars(cls) and cls.__init__ is HeadpondError.__init__:
             found[cls.code] = cls
     found.pop(None, None)
     return found
 
 
-_BY_CODE: Mapping[str | None, type[HeadpondError]] = _with_codes()
 _BY_STATUS: Mapping[int, type[HeadpondError]] = {
     401: shared.AuthenticationFailed,
     403: PermissionDenied,
@@ -121,7 +122,7 @@ def error_of(response: httpx2.Response) -> HeadpondError:
     if told is None:
         # Some proxy's own page: its text is no message for the caller.
         told = _Error(message=f"The server answered with HTTP status {status}.")
-    cls = _BY_CODE.get(told.code) or _BY_STATUS.get(status)
+    cls = _by_code().get(told.code) or _BY_STATUS.get(status)
     if cls is None:
         cls = InvalidRequest if 400 <= status < 500 else HeadpondError
     error = cls(told.message, param=told.param, retry_after_s=_retry_after_s(response.headers))
@@ -144,7 +145,7 @@ def error_in(data: str, response: httpx2.Response | None = None) -> HeadpondErro
     told = _read(data)
     if told is None:
         return None
-    cls = _BY_CODE.get(told.code) or _BY_KIND.get(told.type) or HeadpondError
+    cls = _by_code().get(told.code) or _BY_KIND.get(told.type) or HeadpondError
     wait_ms = told.retry_after_ms
     wait_s = None if wait_ms is None else wait_ms / 1000
     error = cls(told.message, param=told.param, retry_after_s=wait_s)

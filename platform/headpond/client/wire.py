@@ -17,7 +17,6 @@ from headpond.client.errors import ResponseInvalid
 from headpond.client.options import CallOptions
 from headpond.client.upload import Upload
 from headpond.errors import InvalidRequest
-from headpond.http.errors import invalid_request
 
 Wire = TypeVar("Wire", bound=BaseModel)
 
@@ -104,6 +103,8 @@ def encode(
     try:
         request.model_validate_json(body)
     except ValidationError as error:
+        from headpond.http.errors import invalid_request  # noqa: PLC0415 - of refusals only
+
         refusal = invalid_request(error, body)
     else:
         return body

@@ -53,7 +53,7 @@ def test_our_client_makes_a_batch_over_a_prefix(base_url: str, lake: Path) -> No
 
 def test_the_command_line_makes_a_batch_over_a_prefix(base_url: str, lake: Path) -> None:
     prefixes = ["--input-url", f"file://{lake}/in", "--output-url", f"file://{lake}/out"]
-    words = ["batch", "submit", "--endpoint", ENDPOINT, "--url", base_url]
+    words = ["batch", "submit", "--endpoint", ENDPOINT, "--base-url", base_url]
     done = CliRunner().invoke(app, [*words, *prefixes, "--wait"])
     assert done.exit_code == 0, done.output
     assert "manifest.json" in done.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -10,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from exchanges import serving
 from headpond.backend import LocalBackend
+from headpond.cli import app
 from headpond.client.errors import ConnectionFailed
 from headpond.errors import InvalidRequest, ModelNotFound
 from headpond.http.app import build_app
@@ -138,6 +143,7 @@ class Sounddevice(ModuleType):
     PortAudioError = RuntimeError
     heard: list[bytes]
     asked: dict[str, Any]
+    interrupts = False
 
     def RawInputStream(self, **asked: Any) -> Sounddevice:  # noqa: N802 - as it is called
         if asked["device"] == "none":
@@ -149,6 +155,8 @@ class Sounddevice(ModuleType):
         def speak() -> None:
             for piece in self.heard:
                 self.asked["callback"](memoryview(piece), len(piece) // 2, None, None)
+            if self.interrupts:
+                os.kill(os.getpid(), signal.SIGINT)
 
         threading.Thread(target=speak).start()
 
@@ -179,6 +187,20 @@ def test_the_microphone_is_heard_until_it_is_stopped(url: str, sounddevice: Soun
     asked = sounddevice.asked
     assert (asked["samplerate"], asked["channels"], asked["dtype"]) == (RATE_HZ, 1, "int16")
     assert asked["blocksize"] == RATE_HZ // 10
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_the_command_listens_until_ctrl_c(
+    url: str, sounddevice: Sounddevice, words: tuple[str, ...]
+) -> None:
+    sounddevice.interrupts = True
+    handler = signal.getsignal(signal.SIGINT)
+    command = ["transcribe", "--microphone", "--base-url", url, *words]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    (line,) = done.stdout.splitlines()
+    assert (json.loads(line)["transcript"] if words else line).endswith(" ms")
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_no_microphone_is_said(sounddevice: Sounddevice, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,6 @@ def _say(texts: Iterator[str]) -> str:
             said.append(text)
             typer.echo(text, nl=False)
     except KeyboardInterrupt:
-        people.print("[dim] (stopped)[/dim]", end="")
+        people.print("[dim] (stopped)[/dim]", end="", highlight=False)
     typer.echo()
     return "".join(said)

@@ -110,7 +110,7 @@ class RealtimeSession:
                     return
                 self.append(piece)
             self._socket.send(heard.last_commit(self._sequence))
-        except BaseException as error:  # noqa: BLE001 - raised by who listens
+        except Exception as error:  # noqa: BLE001 - raised by who listens
             heard.failure = error
             self._socket.close()
 
@@ -257,5 +257,5 @@ async def _pieces(sound: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterato
     def read() -> bytes | None:
         return next(pieces, None)
 
-    while (piece := await asyncio.to_thread(read)) is not None:
-        yield piece
+    while (read_piece := await asyncio.to_thread(read)) is not None:
+        yield read_piece

@@ -86,10 +86,11 @@ def _listen(
 ) -> None:
     """Print utterances as they end; Ctrl-C ends the last one, a second Ctrl-C all."""
     try:
+        microphone = Microphone(device=device)
         with (
-            Microphone(device=device) as microphone,
-            client.realtime.connect(model=model, language=language) as session,
             _interrupting(microphone.stop),
+            microphone,
+            client.realtime.connect(model=model, language=language) as session,
             Live(
                 Text("listening; Ctrl-C ends", style="dim"), console=people, transient=True
             ) as live,
