@@ -38,6 +38,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "headpond_workloads.diffusion.client_params": ("GenerateParams", "EditParams"),
     "headpond.client.files": ("Files",),
     "headpond.client.batches": ("Batches",),
+    "headpond.client.usage": ("Usage",),
     "headpond.client.page": ("Page",),
     "headpond.client.catalogue": ("Models", "Workload"),
     "headpond.client.stream": ("Stream",),

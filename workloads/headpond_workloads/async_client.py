@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headpond.client.async_batches import AsyncBatches
     from headpond.client.catalogue import AsyncModels, Workload
     from headpond.client.files import AsyncFiles
-    from headpond.client.usage import AsyncUsage
+    from headpond.client.async_usage import AsyncUsage
     from headpond_workloads.diffusion.client import AsyncImages
     from headpond_workloads.embedding.client import AsyncEmbeddings
     from headpond_workloads.generation.client import AsyncChat, AsyncCompletions
@@ -151,7 +151,7 @@ class AsyncClient:
     @cached_property
     def usage(self) -> AsyncUsage:
         """What calls came to, by tenant."""
-        from headpond.client.usage import AsyncUsage  # noqa: PLC0415
+        from headpond.client.async_usage import AsyncUsage  # noqa: PLC0415
 
         return AsyncUsage(self._transport)
 

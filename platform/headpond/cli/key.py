@@ -15,6 +15,7 @@ from rich.table import Table
 
 from headpond.api_key import ApiKey, hash_key, key_id, new_key
 from headpond.cli.console import people, refusals
+from headpond.cli.options import AsJson
 from headpond.tenancy.key_list import KeyList
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a file.")
@@ -66,7 +67,7 @@ def new(
 def show(
     *,
     file: File = _DEFAULT_FILE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the keys of a file: whose each is, what it opens and until when."""
     with refusals():

@@ -20,6 +20,7 @@ from headpond.bundle.loading import bind
 from headpond.bundle.manifest import Manifest
 from headpond.capacity import Capacity, Load, plan_capacity
 from headpond.cli.console import refusals
+from headpond.cli.options import AsJson
 from headpond.devices import Device
 from headpond.errors import BundleError
 from headpond.registry import workload as find_record
@@ -50,7 +51,7 @@ def plan(
             max=1.0,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say whether a bundle fits, what a request holds, the floor latency, and replicas."""
     with refusals():

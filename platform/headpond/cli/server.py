@@ -5,22 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated
 
 import httpx2
-import typer
 
 from headpond.client.config import ClientConfig
 from headpond.errors import HeadpondError, NotReady
 from headpond.models_wire import MODELS_PATH, Model, ModelList
 from headpond.telemetry.scrape import Scrape
-
-Url = Annotated[
-    str | None, typer.Option("--url", help="The server; $HEADPOND_BASE_URL, else localhost:8000.")
-]
-Key = Annotated[
-    str | None, typer.Option("--api-key", help="The key; $HEADPOND_API_KEY where that is set.")
-]
 
 _TIMEOUT_S = 10.0
 
@@ -82,10 +73,10 @@ def _check(answer: httpx2.Response) -> None:
 
 
 @contextmanager
-def connected(url: str | None, api_key: str | None) -> Iterator[Server]:
+def observed(base_url: str | None, api_key: str | None) -> Iterator[Server]:
     """Yield the server that the options, or the environment, name."""
-    base_url, key = ClientConfig.locate(url, api_key)
-    config = ClientConfig(base_url=base_url, api_key=key)
+    url, key = ClientConfig.locate(base_url, api_key)
+    config = ClientConfig(base_url=url, api_key=key)
     headers = config.request_headers()
     with httpx2.Client(base_url=config.base_url, headers=headers, timeout=_TIMEOUT_S) as http:
         yield Server(http)

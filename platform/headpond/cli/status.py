@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from headpond.cli.console import people, refusals
-from headpond.cli.server import Key, Server, Url, connected
+from headpond.cli.options import ApiKey, AsJson, BaseUrl
+from headpond.cli.server import Server, observed
 from headpond.errors import HeadpondError
 from headpond.models_wire import Model
 from headpond.telemetry.scrape import Scrape
@@ -42,13 +42,13 @@ class Served:
 
 
 def status(
-    url: Url = None,
-    api_key: Key = None,
+    base_url: BaseUrl = None,
+    api_key: ApiKey = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show every alias: its bundles, how many replicas run, and whether it is ready."""
-    with refusals(), connected(url, api_key) as server:
+    with refusals(), observed(base_url, api_key) as server:
         models, reasons = server.models(), server.not_ready()
         served = served_by(models, reasons, _scraped(server))
     if as_json:

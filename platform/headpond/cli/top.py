@@ -15,7 +15,8 @@ from rich.live import Live
 from rich.table import Column, Table
 
 from headpond.cli.console import refusals
-from headpond.cli.server import Key, Server, Url, connected
+from headpond.cli.options import ApiKey, BaseUrl
+from headpond.cli.server import Server, observed
 from headpond.telemetry.outcomes import CANCELLED, OK
 from headpond.telemetry.scrape import Interval
 
@@ -83,8 +84,8 @@ class DoorRow:
 
 
 def top(
-    url: Url = None,
-    api_key: Key = None,
+    base_url: BaseUrl = None,
+    api_key: ApiKey = None,
     *,
     interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.2)] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look twice, print, and exit.")] = False,
@@ -93,7 +94,7 @@ def top(
     ] = False,
 ) -> None:
     """Show load, queue, goodput, refusals and latency of everything served, live."""
-    with refusals(), suppress(KeyboardInterrupt), connected(url, api_key) as server:
+    with refusals(), suppress(KeyboardInterrupt), observed(base_url, api_key) as server:
         looks = intervals(server, interval)
         if once or as_json:
             for look in looks:

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from headpond import Client
-from headpond.cli.console import refusals
+from headpond.cli.options import ApiKey, AsJson, BaseUrl, connected
 from headpond.usage_wire import USAGE_GROUPS, UsageGroup, UsageReport, UsageRow
 
 Time = Annotated[str | None, typer.Option(help="Unix seconds, or like 2026-12-01.")]
@@ -31,17 +30,15 @@ def usage(
         str | None, typer.Option(help="Whose; all that the key may see, unless given.")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
-    url: Annotated[
-        str | None,
-        typer.Option("--url", help="The server; $HEADPOND_BASE_URL, else localhost:8000."),
-    ] = None,
+    as_json: AsJson = False,
+    base_url: BaseUrl = None,
+    api_key: ApiKey = None,
 ) -> None:
     """Tell what calls came to, by whole hours; the last 30 days, unless said otherwise."""
     if as_csv and as_json:
         raise typer.BadParameter("give --csv or --json, not both")
     groups = cast("list[UsageGroup]", [name for name in group_by.split(",") if name])
-    with refusals(), Client(base_url=url) as client:
+    with connected(base_url, api_key) as client:
         report = client.usage.retrieve(start=start, end=end, group_by=groups, tenant=tenant)
     if as_json:
         typer.echo(report.model_dump_json())

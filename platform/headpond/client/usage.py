@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headpond.client.addresses import queried
-from headpond.client.async_transport import AsyncTransport
 from headpond.client.transport import Transport
 from headpond.usage_wire import USAGE_PATH, UsageGroup, UsageReport
 
@@ -38,33 +37,15 @@ class Usage:
             PermissionDenied: It is another tenant's.
             NotFound: The server keeps no usage.
         """
-        return self._transport.get(_path(start, end, group_by, tenant), UsageReport)
+        return self._transport.get(usage_path(start, end, group_by, tenant), UsageReport)
 
 
-class AsyncUsage:
-    """The usage of the key's tenant, or of all for a key with `admin`."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        """Ask over `transport`."""
-        self._transport = transport
-
-    async def retrieve(
-        self,
-        *,
-        start: int | str | None = None,
-        end: int | str | None = None,
-        group_by: Sequence[UsageGroup] | None = None,
-        tenant: str | None = None,
-    ) -> UsageReport:
-        """Return sums by unit and group; see `Usage.retrieve`."""
-        return await self._transport.get(_path(start, end, group_by, tenant), UsageReport)
-
-
-def _path(
+def usage_path(
     start: int | str | None,
     end: int | str | None,
     group_by: Sequence[UsageGroup] | None,
     tenant: str | None,
 ) -> str:
+    """Return the address that answers `Usage.retrieve`."""
     groups = None if group_by is None else ",".join(group_by)
     return queried(USAGE_PATH, start=start, end=end, group_by=groups, tenant=tenant)
