@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headpond.cli.console import people, refusals
+from headpond.cli.options import AsJson
 from headpond.errors import InvalidRequest
 from headpond.ray_env import apply_ray_env
 from headpond.rollouts.guard import DEFAULT_GUARD, Guard, share
@@ -34,7 +35,6 @@ Name = Annotated[str, typer.Argument(help="The name callers use.")]
 Address = Annotated[
     str | None, typer.Option(help="The Ray cluster, HOST:PORT; else the one on this machine.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for a new application.", min=1.0)]
 
 

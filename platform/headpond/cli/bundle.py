@@ -23,6 +23,7 @@ from headpond.bundle.manifest import Manifest
 from headpond.bundle.store import Store, default_cache, open_bundle
 from headpond.bundle.verifying import Check, Verification
 from headpond.cli.console import people, refusals
+from headpond.cli.options import AsJson
 from headpond.engine import EngineSettings
 from headpond.planner import memory_plan
 from headpond.registry import workload as find_record
@@ -40,7 +41,6 @@ Location = Annotated[
 Device = Annotated[str, typer.Option(help="Where the engine computes: cpu or cuda[:index].")]
 Threads = Annotated[int, typer.Option(help="Compute threads of the engine.", min=1)]
 WithEngine = Annotated[bool, typer.Option("--engine/--no-engine", help="Load the engine.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @app.command()
