@@ -135,9 +135,8 @@ def wait_running(timeout_s: float, on_change: Callable[[str, str], None]) -> Non
             if app.status in (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY):
                 raise NotReady(f"{name}: {_why(status, name)}")
         # What is being deleted is waited for, and what is gone is not.
-        if seen and {app.status for app in status.applications.values()} == {
-            ApplicationStatus.RUNNING
-        }:
+        states = {app.status for app in status.applications.values()}
+        if seen and states == {ApplicationStatus.RUNNING}:
             return
         time.sleep(_POLL_S)
     raise NotReady(f"not running after {timeout_s:.0f} s: {seen}")
