@@ -27,6 +27,7 @@ from headpond.rollouts.started import MODEL, ROUTER
 from headpond.router import RouterArgs
 
 _POLL_S = 0.2
+
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
 """The last line of a traceback: an exception's name, and what it says."""
 
@@ -141,7 +142,9 @@ def wait_running(
                 on_change(name, app.status.value)
             if app.status in (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY):
                 raise NotReady(f"{name}: {_why(status, name)}")
-        if seen and set(seen.values()) == {ApplicationStatus.RUNNING.value}:
+        # What is being deleted is waited for, and what is gone is not.
+        states = {app.status for app in status.applications.values()}
+        if seen and states == {ApplicationStatus.RUNNING}:
             return
         time.sleep(_POLL_S)
     raise NotReady(f"not running after {timeout_s:.0f} s: {seen}")
