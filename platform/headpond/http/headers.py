@@ -18,7 +18,10 @@ DEADLINE = "x-headpond-deadline-ms"
 PRIORITY = "x-headpond-priority"
 SESSION = "x-headpond-session"
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+IDENTIFIER = r"^[A-Za-z0-9._:/+=@-]{1,128}$"
+"""What a request's or a session's identifier looks like."""
+
+_IDENTIFIER = re.compile(IDENTIFIER.encode())
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _DIGITS = re.compile(rb"-?[0-9]{1,15}")
 _PRIORITIES = {priority.name.lower().encode(): priority for priority in Priority}
@@ -52,7 +55,7 @@ class Asked:
 def request_id(headers: Headers) -> str:
     """Return the caller's request identifier, or a new one when it has none of use."""
     given = headers.get(b"x-request-id")
-    if given is not None and _REQUEST_ID.fullmatch(given):
+    if given is not None and _IDENTIFIER.fullmatch(given):
         return given.decode()
     return os.urandom(16).hex()
 
@@ -89,7 +92,7 @@ def _session(headers: Headers) -> str | None:
     given = headers.get(SESSION.encode())
     if given is None:
         return None
-    if not _REQUEST_ID.fullmatch(given):
+    if not _IDENTIFIER.fullmatch(given):
         raise InvalidRequest(
             f"{SESSION} must be 1 to 128 letters, digits or any of ._:/+=@-", param=SESSION
         )

@@ -247,7 +247,7 @@ def _request_headers() -> list[Json]:
         headers.PRIORITY: ("Class in the waiting queue.", {"type": "string", "enum": priorities}),
         headers.SESSION: (
             "Calls of one session go to the same version of a model.",
-            {"type": "string", "maxLength": 128},
+            {"type": "string", "pattern": headers.IDENTIFIER},
         ),
         "traceparent": ("W3C trace context.", {"type": "string"}),
     }
