@@ -12,6 +12,7 @@ takes. Latency is the mean of a device phase over requests that come one at a ti
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -260,6 +261,7 @@ def run(bundles: Sequence[str]) -> Iterator[dict[str, object]]:
 
 def main() -> None:
     """Measure group after group, and write what there is."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server is stopped too
     before = machine()
     found: list[dict[str, object]] = []
     for group in sys.argv[1:] or GROUPS:
