@@ -5,13 +5,14 @@ belongs to a replica's process alone (`Private_*` of its `smaps_rollup`): what o
 takes. Latency is the mean of a device phase over requests that come one at a time, as
 `/metrics` has it; the floor is planned from the same dimensions.
 
-    python planning.py            both groups, into results/planning.json
-    python planning.py --demo     the demo's bundles only
+    python planning.py                 every group, into results/planning.json
+    python planning.py demo others     these groups; written after each
 """
 
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -55,10 +56,16 @@ OTHERS = (
     "all-minilm-l6-v2-int8",
     "all-minilm-l6-v2-int8-onnx",
 )
+GROUPS = {"demo": DEMO, "others": OTHERS}
 PROMPT_TOKENS, OUTPUT_TOKENS = 128, 64
 STEPS, PASSES = 20, 2
 FILL = 10
 """Prompts of 300 tokens: more than 64 MiB hold."""
+
+NOTES = (
+    "memory is private to a replica; full is after prompts that fill its state, 64 MiB",
+    f"phases are means of {TIMED} requests, one at a time, {THREADS} threads",
+)
 
 
 @dataclass(kw_only=True)
@@ -215,6 +222,8 @@ def cases(name: str, found: Measured) -> Iterator[dict[str, object]]:
     yield case("memory of a replica", name, "planned/measured", planned[0] / planned[1])
     for phase, floor_s in plan.phase_floor_s.items():
         measured_s = found.phases_s[phase]
+        if not measured_s:
+            continue  # the whole phase is part of another's last step
         row = f"{name}, {phase}"
         yield case("floors", row, "floor ms", floor_s * 1000)
         yield case("floors", row, "measured ms", measured_s * 1000)
@@ -251,23 +260,22 @@ def run(bundles: Sequence[str]) -> Iterator[dict[str, object]]:
 
 
 def main() -> None:
-    """Measure, and write the results."""
+    """Measure group after group, and write what there is."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server is stopped too
     before = machine()
-    groups = [DEMO] if "--demo" in sys.argv else [DEMO, OTHERS]
-    found = [each for group in groups for each in run(group)]
-    write_results(
-        "planning",
-        {
-            "machine": before,
-            "versions": versions("ray", "torch", "onnxruntime"),
-            "rounds": 1,
-            "cases": found,
-            "notes": [
-                "memory is private to a replica; full is after prompts that fill its state, 64 MiB",
-                f"phases are means of {TIMED} requests, one at a time, {THREADS} threads",
-            ],
-        },
-    )
+    found: list[dict[str, object]] = []
+    for group in sys.argv[1:] or GROUPS:
+        found += run(GROUPS[group])
+        write_results(
+            "planning",
+            {
+                "machine": before,
+                "versions": versions("ray", "torch", "onnxruntime"),
+                "rounds": 1,
+                "cases": found,
+                "notes": NOTES,
+            },
+        )
 
 
 if __name__ == "__main__":

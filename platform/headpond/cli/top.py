@@ -215,7 +215,7 @@ def tables(look: Interval) -> Group:
     models = Table(
         Column("model", no_wrap=True),
         *("runs", "waits", "state", "ok/s", "failed/s", "refused/s"),
-        *("first p50, p95 ms", "total p95 ms", "work/s (good)"),
+        *("first p50 p95", "total p95, ms", "work/s (good)"),
         box=None,
     )
     for model in model_rows(look):
@@ -233,6 +233,8 @@ def tables(look: Interval) -> Group:
 def _work(row: ModelRow) -> str:
     def each() -> Iterable[str]:
         for unit, rate in row.work_s.items():
+            if not rate:
+                continue
             good = f" ({row.goodput_s[unit]:,.0f})" if unit in row.goodput_s else ""
             yield f"{unit} {rate:,.0f}{good}"
 
