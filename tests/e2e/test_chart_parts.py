@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 
 from headpond.ray_env import free_port
 from headpond.testing.echo import write_echo_bundle
+from headpond.testing.echo_dialect import MOST_CHUNKS
 from headpond.testing.install import declare_workload
 from testbed import ROOT, Platform, wait_ready
 
@@ -139,25 +139,22 @@ def test_helm_test_needs_the_key(scaled: Platform) -> None:
     assert smoke(scaled, "echo", key="another").returncode != 0
 
 
-def test_few_long_calls_bring_a_second_replica(scaled: Platform) -> None:
+async def test_few_long_calls_bring_a_second_replica(scaled: Platform) -> None:
     # As many calls as there are slots: a count of calls would find one replica enough.
-    def call() -> None:
-        with httpx2.Client(timeout=60) as http:
-            http.post(
-                f"{scaled.base_url}/v1/echo",
-                json={"model": "echo", "text": "x" * 600, "chunks": 600},
-                headers={"authorization": f"Bearer {KEY}", "x-headpond-deadline-ms": "60000"},
-            ).raise_for_status()
-
+    body = {"model": "echo", "text": "x" * MOST_CHUNKS, "chunks": MOST_CHUNKS}
+    headers = {"authorization": f"Bearer {KEY}", "x-headpond-deadline-ms": "600000"}
     assert len(scaled.replicas("echo:Model")) == 1
-    calls = [threading.Thread(target=call) for _ in range(SLOTS)]
-    for thread in calls:
-        thread.start()
-    try:
-        until = time.monotonic() + 30
-        while len(scaled.replicas("echo:Model")) < 2:
-            assert time.monotonic() < until, "no second replica"
-            time.sleep(0.2)
-    finally:
-        for thread in calls:
-            thread.join()
+    async with httpx2.AsyncClient(base_url=scaled.base_url, timeout=600) as http:
+        calls = [
+            asyncio.create_task(http.post("/v1/echo", json=body, headers=headers))
+            for _ in range(SLOTS)
+        ]
+        try:
+            async with asyncio.timeout(60):
+                while len(scaled.replicas("echo:Model")) < 2:
+                    assert not any(call.done() for call in calls)
+                    await asyncio.sleep(0.2)
+        finally:
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
