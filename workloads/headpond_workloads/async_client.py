@@ -17,9 +17,9 @@ from headpond.client.wire import encode, options_of
 # What a program uses of the workloads is loaded when it does: their types take their time.
 if TYPE_CHECKING:
     from headpond.client.async_batches import AsyncBatches
+    from headpond.client.async_usage import AsyncUsage
     from headpond.client.catalogue import AsyncModels, Workload
     from headpond.client.files import AsyncFiles
-    from headpond.client.async_usage import AsyncUsage
     from headpond_workloads.diffusion.client import AsyncImages
     from headpond_workloads.embedding.client import AsyncEmbeddings
     from headpond_workloads.generation.client import AsyncChat, AsyncCompletions
