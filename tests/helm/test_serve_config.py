@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import cast
 
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
+
 from charts import CASES, CHART, Node, at, cases, pod_templates, ray_service, serve_config
 from serve_configs import AUTOSCALING_FIELDS, checked
 
@@ -16,7 +20,9 @@ def applications(values: Node) -> dict[str, Node]:
 
 
 @cases
-def test_serve_and_the_platform_take_it(values: Node) -> None:
+def test_serve_and_the_platform_take_it(values: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The image has s3fs, which the tests' environment does without.
+    monkeypatch.setitem(_registry, "s3", MemoryFileSystem)
     schema = checked(serve_config(values))
     assert {"router"} < {application.name for application in schema.applications}
 
