@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from headpond.admission.outlook import Outlook, refuse_excess
 from headpond.bundle.alias import AliasTable
 from headpond.bundle.manifest import names_of
-from headpond.call import Answer, Call, Event, ModelCard
+from headpond.call import Answer, Call, Claim, Event, ModelCard
 from headpond.errors import (
     DeadlineExceeded,
     HeadpondError,
     ModelNotFound,
     NotReady,
+    Overloaded,
     RequestCancelled,
     WorkerLost,
 )
@@ -53,6 +55,7 @@ class RoutedBackend:
         self._aliases = AliasTable()
         self._handles: dict[str, ModelHandle] = {}
         self._statuses: dict[str, Sequence[ReplicaStatus]] = {}
+        self._outlooks: dict[str, Outlook] = {}
         self._served_s: dict[str, float] = {}
         self._workloads: dict[str, str] = {}
         self._bundles: dict[str, str] = {}
@@ -78,11 +81,14 @@ class RoutedBackend:
         Raises:
             ModelNotFound: The name is neither an alias nor a served version.
             NotReady: No replica of the application can serve now.
+            Overloaded: By what its replicas said last, none of them would be done in time.
             WorkerLost: The replica died, and so did the one that was tried next.
             HeadpondError: Whatever the replica refused the call with.
         """
         app, handle = self._resolve(call)
-        deadline_at = time.monotonic() + call.deadline_s
+        outlook, begun_s = self._outlooks.setdefault(app, Outlook()), time.monotonic()
+        outlook.send(call.claim, begun_s)
+        deadline_at = begun_s + call.deadline_s
         for attempt in range(1, _ATTEMPTS + 1):
             left_s = deadline_at - time.monotonic()
             if left_s <= 0:
@@ -91,13 +97,31 @@ class RoutedBackend:
                 async with asyncio.timeout(left_s + _GRACE_S):
                     answer = await self._send(handle, replace(call, deadline_s=left_s))
                 self._served_s[app] = time.monotonic()
+                outlook.done(call.claim, time.monotonic())
                 return answer
             except TimeoutError:
                 raise DeadlineExceeded from None
+            except Overloaded as refusal:
+                if type(refusal) is Overloaded:
+                    outlook.refused(call, time.monotonic())
+                raise
             except WorkerLost:
                 if attempt == _ATTEMPTS:
                     raise
         raise WorkerLost
+
+    def check_turn(self, claim: Claim) -> None:
+        """Refuse a call that every application of its workload would refuse.
+
+        Raises:
+            Overloaded: It would wait too long everywhere.
+        """
+        found = [
+            outlook.excess_s(claim, time.monotonic())
+            for app, outlook in self._outlooks.items()
+            if self._workloads.get(app) == claim.workload
+        ]
+        refuse_excess(min(found, default=0.0))
 
     def knows(self, alias: str) -> bool:
         """Say whether there is such an alias."""
@@ -207,10 +231,14 @@ class RoutedBackend:
         for gone in set(self._handles) - apps:
             del self._handles[gone]
             self._served_s.pop(gone, None)
+            self._outlooks.pop(gone, None)
             self._workloads.pop(gone, None)
             self._bundles.pop(gone, None)
         polled = await asyncio.gather(*(self._status(app) for app in self._handles))
         self._statuses = dict(zip(self._handles, polled, strict=True))
+        for app, known in self._statuses.items():
+            outlook = self._outlooks.setdefault(app, Outlook())
+            outlook.tell([status.backlog for status in known], time.monotonic())
         answered = {app: known[0] for app, known in self._statuses.items() if known}
         self._workloads |= {app: status.card.workload for app, status in answered.items()}
         self._bundles |= {app: status.bundle for app, status in answered.items()}

@@ -10,26 +10,32 @@ have a batch each.
 - Calls of thousands of items share with small ones: see `FairQueue`. So a small call waits
   for the batches under way, and for one batch at most; where an engine has lanes for small
   calls alone, not even for these. A large one waits for all that others get before its last
-  item, and is refused when that takes longer than it may.
+  item, and is refused when that takes longer than it may. A crowd of small calls of one
+  tenant is a large one to others.
 - A batch that raises is run again by halves, until one item fails alone.
 - A call whose time is up ends, unless all that is left of it is being computed.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from headpond.admission.backlog import Backlog, Wait, told
 from headpond.admission.drain import DrainRate
 from headpond.admission.ledger import Ledger
-from headpond.admission.queue import FairQueue, Waiting
+from headpond.admission.line import Waiting
+from headpond.admission.queue import FairQueue
+from headpond.call import Claim, Priority
 from headpond.engine import Outcome
 from headpond.errors import DeadlineExceeded, DeclarationError, HeadpondError, InvalidRequest
 from headpond.record import Formed, PhaseKind, WorkloadRecord
 from headpond.scheduling.book import CallBook
+from headpond.scheduling.estimate import Estimate
 from headpond.scheduling.forecast import least, refuse_late
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage
 from headpond.state import StateModel
@@ -40,7 +46,8 @@ class Bucket(NamedTuple):
     """What may be taken along with each other.
 
     Attributes:
-        small: Of calls that take one batch at most, rather than several.
+        small: Of calls that take one batch at most, and that no crowd of their tenant's is
+            before, rather than of large ones.
         key: Equal for all that may share a batch.
     """
 
@@ -57,12 +64,14 @@ class Batch:
         units: What they fill along the batching axis.
         small: Whether all of them are of small calls.
         full: Whether something was left waiting when it was formed.
+        began_s: When it was formed.
     """
 
     items: list[Item] = field(default_factory=list)
     units: int = 0
     small: bool = True
     full: bool = False
+    began_s: float = 0.0
 
 
 class Batcher:
@@ -109,6 +118,7 @@ class Batcher:
         self._book = CallBook()
         self._again: deque[Batch] = deque()
         self._running: dict[Batch, None] = {}
+        self._full_s = Estimate()
         self._accounted_s = 0.0
         self.batches = 0
         self.failed_in_a_row = 0
@@ -149,6 +159,28 @@ class Batcher:
         """
         return self._book.admit(call, now_s, self._admit)
 
+    def check_turn(self, claim: Claim, before: Wait, now_s: float) -> None:
+        """Refuse a call that would wait too long however little it asks for.
+
+        Args:
+            claim: What is known of it.
+            before: Its line before it is offered.
+            now_s: When.
+
+        Raises:
+            Overloaded: It would.
+        """
+        del now_s
+        calls = self.queue.calls(claim.tenant, claim.priority)
+        wait = Wait(self._turn_s(claim.priority, claim.tenant), calls).after(before)
+        refuse_late(claim, wait.wait_s, self._takes_s(0.0), self._longest_wait_s)
+
+    def backlog(self, now_s: float) -> Backlog:
+        """Return what waits, as others may know it."""
+        del now_s
+        waits = told(self.queue.lines(), self._turn_s)
+        return Backlog(waits=waits, takes_s=self._takes_s(0.0), longest_s=self._longest_wait_s)
+
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call at the next chance: nobody reads it any more, for the reason `error`."""
         self._book.cancel(call, error)
@@ -178,6 +210,7 @@ class Batcher:
             return None
         if not self._running:
             self._accounted_s = now_s
+        batch.began_s = now_s
         batch.full = len(self.queue) > 0
         self._running[batch] = None
         for item in batch.items:
@@ -199,6 +232,8 @@ class Batcher:
         self.batches += 1
         self.last_batch_s = now_s
         full = any(each.full for each in self._running)
+        if batch.full:
+            self._full_s.observe(now_s - batch.began_s)
         del self._running[batch]
         for item in batch.items:
             self.ledger.release(item)
@@ -228,9 +263,10 @@ class Batcher:
                     f"replica has {self.ledger.budget_bytes}"
                 )
         weight = sum(item.weight for item in items)
-        wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority, weight=weight))
-        refuse_late(call, wait_s or 0.0, now_s, self._longest_wait_s)
-        call.small = self._is_small(items)
+        wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority, weight=weight)) or 0.0
+        takes_s = self._takes_s(self.drain.wait_s(weight) or 0.0)
+        refuse_late(call.claim(now_s), wait_s, takes_s, self._longest_wait_s)
+        call.small = self._is_small(items) and not self._crowds(tenant, priority)
         for item in items:
             item.waiting = Waiting(
                 tenant=tenant,
@@ -241,6 +277,19 @@ class Batcher:
                 bucket=Bucket(call.small, item.plan.key),
             )
         self.queue.append([item.waiting for item in items if item.waiting is not None])
+
+    def _turn_s(self, priority: Priority, tenant: str) -> float:
+        """Return the seconds until it is the turn of what a tenant adds, however little."""
+        return self.drain.wait_s(self.queue.ahead(tenant, priority)) or 0.0
+
+    def _takes_s(self, work_s: float) -> float:
+        """Return what a call takes once its turn has come: the batch under way, and its own.
+
+        Args:
+            work_s: Its own work, at the rate of all lanes.
+        """
+        full_s = self._full_s.value or 0.0
+        return full_s + max(full_s, work_s)
 
     def _next(self, small: bool | None) -> Batch | None:
         batch = Batch()
@@ -362,6 +411,15 @@ class Batcher:
             return True
         units = sum(item.plan.shape[self._axis] for item in items)
         return units <= self._budget and len(items) <= (self._max_items or len(items))
+
+    def _crowds(self, tenant: str, priority: Priority) -> bool:
+        """Say whether small calls of a tenant wait for longer than a batch takes.
+
+        More of them then count as large: together they are one, and the lanes for small calls
+        stay free for those of others.
+        """
+        waits_s = self.drain.wait_s(self.queue.weight_of(tenant, priority)) or 0.0
+        return waits_s > (self._full_s.value or math.inf)
 
     def _bytes(self, item: Item) -> int:
         shape = item.plan.shape

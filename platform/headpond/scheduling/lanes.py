@@ -6,27 +6,21 @@ that runs can't be stopped, but the system shares the cores between threads.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
+from headpond.admission.backlog import Backlog, Wait
+from headpond.call import Claim
 from headpond.engine import FormedEngine, Outcome
 from headpond.errors import EngineFailed, HeadpondError, InvalidRequest
 from headpond.scheduling.batcher import Batch, Batcher
 from headpond.scheduling.border import attempt
+from headpond.scheduling.niceness import COMPUTING, LARGE_CALLS, give_way
 from headpond.scheduling.sequence import Delivery, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.scheduling.worker import Deliver, refuse_unready
 from headpond.units import Work
-
-GIVEN_WAY = 10
-"""How much nicer lanes of large calls are, where small ones have lanes of their own.
-
-The event loop and express lanes then get a core at once. A lane that has a core for itself
-still has all of it, and one that has not gets a tenth at least.
-"""
 
 Engine = FormedEngine[Any, Any, object]
 """Any engine of formed batches; its items and plans are its own types."""
@@ -115,6 +109,20 @@ class Lanes:
                 self._work[small].notify(len(call.items))
             return delivery
 
+    def check_turn(self, claim: Claim, before: Wait) -> None:
+        """Refuse a call that would wait too long however little it asks for.
+
+        Raises:
+            Overloaded: It would.
+        """
+        with self._lock:
+            self._batcher.check_turn(claim, before, self._clock())
+
+    def backlog(self) -> Backlog:
+        """Return what waits, as others may know it."""
+        with self._lock:
+            return self._batcher.backlog(self._clock())
+
     def feed(self, call: LiveCall, payload: object, units: int) -> None:
         """Refuse input: what is in a formed batch is all there.
 
@@ -186,8 +194,7 @@ class Lanes:
         return (self._busy_s(now_s) or 0.0) > self._stuck_after_s
 
     def _run(self, lane: int) -> None:
-        if self._small(lane) is False:
-            _give_way()
+        give_way(LARGE_CALLS if self._small(lane) is False else COMPUTING)
         try:
             while True:
                 batch, deliveries, over = self._take(lane)
@@ -248,10 +255,3 @@ class Lanes:
         if len(results) != len(batch.items):
             raise EngineFailed("the engine answered for another number of items")
         return results
-
-
-def _give_way() -> None:
-    """Let this thread make room for all others, where the system can do that."""
-    thread = threading.get_native_id()
-    with suppress(OSError, AttributeError):  # Linux has priorities of threads, others don't
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + GIVEN_WAY)

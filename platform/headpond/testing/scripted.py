@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headpond.call import Accepted, Answer, Call, Event, ModelCard
+from headpond.call import Accepted, Answer, Call, Claim, Event, ModelCard
 from headpond.errors import ModelNotFound
 
 Step = Sequence[Event] | asyncio.Event | Exception
@@ -19,6 +19,7 @@ class ScriptedBackend:
 
     Attributes:
         steps: What each answer does, in order.
+        hopeless: Raised by `check_turn`.
         refusal: Raised by `submit` instead of answering.
         accepted: What each answer says of itself.
         cards: The models; a call for another one is refused.
@@ -32,6 +33,7 @@ class ScriptedBackend:
     accepted: Accepted
     cards: Sequence[ModelCard]
     steps: Sequence[Step] = ()
+    hopeless: Exception | None = None
     refusal: Exception | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
     exposition: str = ""
@@ -52,6 +54,11 @@ class ScriptedBackend:
         """Return the first bundle of a card."""
         del token
         return next((card.bundles[0] for card in self.cards if card.name == model), None)
+
+    def check_turn(self, claim: Claim) -> None:
+        """Refuse, if that is wanted."""
+        if self.hopeless is not None:
+            raise self.hopeless
 
     async def submit(self, call: Call) -> Answer:
         """Start playing the script for a call."""
