@@ -46,11 +46,10 @@ if TYPE_CHECKING:
     from headpond.call import Call
     from headpond.http.app import ASGIApp
 
-SWITCH_S = 0.1e-3
+SWITCH_S = 0.5e-3
 """After so long a thread lets others run Python: the event loop must not wait for an engine's.
 
-By default it is 5 ms, more than a small request takes in all. The event loop lets go of the
-interpreter several times in each request, and then waits for so long each time.
+By default it is 5 ms, more than a small request takes in all.
 """
 
 MAX_ONGOING = 100_000
