@@ -86,9 +86,16 @@ class RoutedBackend:
             HeadpondError: Whatever the replica refused the call with.
         """
         app, handle = self._resolve(call)
-        outlook, begun_s = self._outlooks.setdefault(app, Outlook()), time.monotonic()
-        outlook.send(call.claim, begun_s)
-        deadline_at = begun_s + call.deadline_s
+        outlook = self._outlooks.setdefault(app, Outlook())
+        outlook.send(call.claim, time.monotonic())
+        try:
+            return await self._submit(call, app, handle, outlook)
+        finally:
+            outlook.answered(call.claim)
+
+    async def _submit(self, call: Call, app: str, handle: ModelHandle, outlook: Outlook) -> Answer:
+        """Send a call to a replica, and once more to another one where that is lost."""
+        deadline_at = time.monotonic() + call.deadline_s
         for attempt in range(1, _ATTEMPTS + 1):
             left_s = deadline_at - time.monotonic()
             if left_s <= 0:

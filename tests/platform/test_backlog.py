@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from headpond.admission.backlog import NO_WAIT, TOLD_MOST, Backlog, Wait, joined, told
-from headpond.admission.outlook import Outlook
+from headpond.admission.outlook import UNANSWERED_LEAST, Outlook
 from headpond.call import Call, Claim, Priority
 from headpond.errors import Overloaded
 
@@ -168,3 +168,26 @@ def test_where_no_replica_answers_what_was_known_stays() -> None:
         outlook.send(call(), 0.5)
     outlook.tell([Backlog()], 1.0)
     outlook.send(call(), 1.0)
+
+
+def test_a_flood_is_bounded_before_any_replica_said_a_word() -> None:
+    outlook = told_by(Backlog())
+    for number in range(600):  # three hundred a second are done
+        outlook.done(call(), number / 300)
+    short = call(deadline_s=2.0)
+    taken = 0
+    with contextlib.suppress(Overloaded):
+        for _ in range(5000):
+            outlook.send(short, 2.0)
+            taken += 1
+    assert UNANSWERED_LEAST <= taken <= 700
+    outlook.send(call(tenant="b", deadline_s=2.0), 2.0)
+    for _ in range(taken):
+        outlook.answered(short)
+    outlook.send(short, 2.0)
+
+
+def test_a_burst_of_slow_calls_is_no_flood() -> None:
+    outlook = told_by(Backlog())
+    for _ in range(UNANSWERED_LEAST):
+        outlook.send(call(deadline_s=2.0), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ SLACK, SLACK_S = 0.1, 0.05
 """What is expected is refused only when it is so much beyond the bound: the replica knows best."""
 
 RATE_MEMORY_S = 2.0
+
+UNANSWERED_LEAST = 256
+"""So many calls of a line may be without an answer in any case; more must be done in time."""
 
 
 @dataclass(slots=True)
@@ -36,8 +40,8 @@ class Outlook:
 
     It knows of a line by what the replicas said when they were asked last, and by what they
     refused since: such a call tells how long its line is. So of calls that are too many about
-    as many are let through as are done; the first flood reaches a replica for as long as its
-    first refusal takes. Whose line is not known is let through.
+    as many are let through as are done. Whose line is not known is let through, but for a
+    flood: more calls without an answer than were answered lately in the time they have.
     """
 
     def __init__(self) -> None:
@@ -45,6 +49,7 @@ class Outlook:
         self._backlogs: Sequence[Backlog] = (Backlog(),)
         self._lines: dict[Class, _Line] = {}
         self._done = Inflow[Class](RATE_MEMORY_S)
+        self._unanswered: Counter[Class] = Counter()
 
     def tell(self, backlogs: Sequence[Backlog], now_s: float) -> None:
         """Take in what every replica said; nothing changes where none answered.
@@ -69,17 +74,34 @@ class Outlook:
             Overloaded: It would begin, or end, too late everywhere.
         """
         refuse_excess(self.excess_s(claim, now_s))
-        if (line := self._lines.get((claim.priority, claim.tenant))) is not None:
+        key = (claim.priority, claim.tenant)
+        self._unanswered[key] += 1
+        if (line := self._lines.get(key)) is not None:
             line.sent += 1
 
     def excess_s(self, claim: Claim, now_s: float) -> float:
         """Return by how much a call would be too late everywhere; 0 or less where it is not."""
-        line = self._lines.get((claim.priority, claim.tenant))
+        key = (claim.priority, claim.tenant)
+        most_s = (1.0 + SLACK) * max(backlog.most_s(claim) for backlog in self._backlogs)
+        flood_s = self._flood_s(key, now_s) - claim.deadline_s
+        line = self._lines.get(key)
         if line is None:
+            return flood_s
+        return max(line.wait_at(now_s, len(self._backlogs)) - most_s - SLACK_S, flood_s)
+
+    def answered(self, claim: Claim) -> None:
+        """Note that a call which was sent on is taken, refused, lost or given up."""
+        key = (claim.priority, claim.tenant)
+        self._unanswered[key] -= 1
+        if not self._unanswered[key]:
+            del self._unanswered[key]
+
+    def _flood_s(self, key: Class, now_s: float) -> float:
+        """Return how long a flood of calls takes, by what was done lately; 0 where none is."""
+        unanswered = self._unanswered[key]
+        if unanswered < UNANSWERED_LEAST:
             return 0.0
-        most_s = max(backlog.most_s(claim) for backlog in self._backlogs)
-        wait_s = line.wait_at(now_s, len(self._backlogs))
-        return wait_s - (1.0 + SLACK) * most_s - SLACK_S
+        return unanswered / max(self._done.within(1.0, now_s).get(key, 0.0), 1.0)
 
     def done(self, claim: Claim, now_s: float) -> None:
         """Note that a replica has taken a call, or answered it."""
