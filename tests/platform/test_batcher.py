@@ -649,3 +649,24 @@ def test_a_crowd_of_small_calls_leaves_the_lanes_for_small_ones_to_others() -> N
     assert bench.errors["other"] is None
     assert bench.form(small=True) is None
     assert len((bench.form(small=False) or Batch()).items) == 2
+
+
+def test_calls_of_several_items_that_go_on_coming_are_done_in_time_too() -> None:
+    bench = Bench()
+    flooded(bench, 0)
+    chance = Random(1)  # noqa: S311
+    end_s, next_s, taken = bench.clock() + 20.0, bench.clock(), 0
+    while bench.clock() < end_s:
+        while next_s <= bench.clock():
+            next_s += chance.expovariate(20.0)  # four times what can be done
+            with suppress(Overloaded):
+                bench.submit(*[text(25)] * 8, deadline_s=3.0)
+                taken += 1
+        batch = bench.form()
+        bench.clock.advance(0.1)
+        if batch is not None:
+            bench.finish(batch)
+    bench.run()
+    late = sum(isinstance(error, DeadlineExceeded) for error in bench.errors.values())
+    assert late <= 0.05 * taken
+    assert taken - late >= 0.9 * 20.0 * 5.0

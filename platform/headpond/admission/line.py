@@ -52,6 +52,7 @@ class Line(Generic[Content]):
     entries: list[Entry[Content]] = field(default_factory=list)
     flows: Counter[Hashable] = field(default_factory=Counter)
     weights: dict[Hashable, float] = field(default_factory=dict)
+    wholes: dict[Hashable, float] = field(default_factory=dict)
     now: float = 0.0
     weight: float = 0.0
     living: int = 0
@@ -77,3 +78,11 @@ class Line(Generic[Content]):
         if not weight:
             return first
         return max(first, sum(min(each, weight) for each in self.weights.values()))
+
+    def beside(self, weight: float) -> float:
+        """Return what flows would get beside a new one of this weight, had none begun.
+
+        When one ends, another one like it has come, as a rule: so of those that have begun
+        not only the rest counts.
+        """
+        return sum(min(each, weight) for each in self.wholes.values())

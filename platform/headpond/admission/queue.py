@@ -136,6 +136,11 @@ class FairQueue(Generic[Content]):
         line = self._lines[priority].get(tenant)
         return 0 if line is None else len(line.flows)
 
+    def beside(self, tenant: str, priority: Priority, weight: float) -> float:
+        """Return what a tenant's other flows get beside one of this weight, if others follow."""
+        line = self._lines[priority].get(tenant)
+        return 0.0 if line is None else line.beside(weight)
+
     def weight_of(self, tenant: str, priority: Priority) -> float:
         """Return the weighed work that a tenant has waiting in a class."""
         line = self._lines[priority].get(tenant)
@@ -258,8 +263,10 @@ class FairQueue(Generic[Content]):
         line.weight += by * entry.weight
         line.flows[entry.flow] += by
         line.weights[entry.flow] = line.weights.get(entry.flow, 0.0) + by * entry.weight
+        if by > 0:
+            line.wholes[entry.flow] = line.weights[entry.flow]
         if not line.flows[entry.flow]:
-            del line.flows[entry.flow], line.weights[entry.flow]
+            del line.flows[entry.flow], line.weights[entry.flow], line.wholes[entry.flow]
         self._living += by
         # Sums of floats that come and go drift; an empty queue is the time to forget that.
         self._weight = self._weight + by * entry.weight if self._living else 0.0

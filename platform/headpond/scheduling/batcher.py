@@ -266,6 +266,9 @@ class Batcher:
         wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority, weight=weight)) or 0.0
         takes_s = self._takes_s(self.drain.wait_s(weight) or 0.0)
         refuse_late(call.claim(now_s), wait_s, takes_s, self._longest_wait_s)
+        # Calls share, and others like those that wait come meanwhile.
+        beside_s = self.drain.wait_s(self.queue.beside(tenant, priority, weight)) or 0.0
+        refuse_late(call.claim(now_s), beside_s, takes_s, None)
         call.small = self._is_small(items) and not self._crowds(tenant, priority)
         for item in items:
             item.waiting = Waiting(
