@@ -34,7 +34,15 @@ class Sample:
     total_s: float
     events: int
     status: int
+    head: bytes = b""
     body: bytes = b""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The answer's headers, by lower-case name."""
+        lines = self.head.decode("latin-1").split("\r\n")[1:]
+        pairs = (line.partition(":") for line in lines if line)
+        return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
 class Connection:
@@ -74,6 +82,7 @@ class Connection:
             total_s=time.perf_counter() - started,
             events=events,
             status=status,
+            head=head,
             body=body,
         )
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headpond.bundle.manifest import Manifest
-from headpond.call import Call, ModelCard
-from headpond.errors import ModelNotFound
+from headpond.call import Call, Claim, ModelCard
+from headpond.errors import HeadpondError, ModelNotFound
 from headpond.record import WorkloadRecord
 from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.loop import Loop
@@ -31,6 +31,18 @@ class LocalBackend:
     alias: str
     loop: Loop
     metrics_source: Metrics
+
+    def check_turn(self, claim: Claim) -> None:
+        """Refuse a call that would wait too long whatever it asks for.
+
+        Raises:
+            Overloaded: It would.
+        """
+        try:
+            self.loop.check_turn(claim)
+        except HeadpondError as refusal:
+            self.metrics_source.refuse(refusal)
+            raise
 
     async def submit(self, call: Call) -> LoopAnswer:
         """Admit a call for this bundle's model.

@@ -25,6 +25,23 @@ class Priority(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """What is known of a call before its body is read, and all that its turn depends on.
+
+    Attributes:
+        workload: The record's name.
+        tenant: Who is served.
+        priority: Its class in the waiting queue.
+        deadline_s: Seconds left for the whole call.
+    """
+
+    workload: str
+    tenant: str
+    priority: Priority
+    deadline_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
     """One caller's request: items that are admitted together and finish together.
 
@@ -59,6 +76,16 @@ class Call:
     def lot(self) -> str:
         """The token by which a version is chosen for it, where its model has several."""
         return self.session or self.request_id
+
+    @property
+    def claim(self) -> Claim:
+        """What its turn depends on."""
+        return Claim(
+            workload=self.workload,
+            tenant=self.tenant,
+            priority=self.priority,
+            deadline_s=self.deadline_s,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,6 +215,14 @@ class ModelCard:
 
 class Backend(Protocol):
     """What stands behind the HTTP layer."""
+
+    def check_turn(self, claim: Claim) -> None:
+        """Refuse a call that would wait too long whatever it asks for, before it is read.
+
+        Raises:
+            Overloaded: It would, with every model of its workload.
+        """
+        ...
 
     async def submit(self, call: Call) -> Answer:
         """Validate, plan and admit a call.

@@ -78,7 +78,11 @@ class Door:
     @property
     def status(self) -> ReplicaStatus:
         """How this replica is."""
-        return ReplicaStatus(card=self._backend.card, reason=self._backend.reason)
+        return ReplicaStatus(
+            card=self._backend.card,
+            reason=self._backend.reason,
+            backlog=self._backend.loop.backlog(),
+        )
 
 
 def _tell(send: Callable[[CameTo], bool], work: Work) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from headpond.admission.backlog import Backlog
 from headpond.call import Accepted, Call, Event, ModelCard
 from headpond.errors import HeadpondError
 from headpond.lane import LaneAddress
@@ -33,10 +34,12 @@ class ReplicaStatus:
     Attributes:
         card: The model it serves; `card.name` is the name of its application.
         reason: Why it cannot serve now; None when it can.
+        backlog: What waits there.
     """
 
     card: ModelCard
     reason: str | None
+    backlog: Backlog = field(default_factory=Backlog)
 
     @property
     def bundle(self) -> str:

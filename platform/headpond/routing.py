@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
+from headpond.admission.outlook import Outlook, refuse_excess
 from headpond.bundle.alias import AliasTable
 from headpond.bundle.manifest import names_of
-from headpond.call import Answer, Call, Event, ModelCard
+from headpond.call import Answer, Call, Claim, Event, ModelCard
 from headpond.errors import (
     DeadlineExceeded,
     HeadpondError,
     ModelNotFound,
     NotReady,
+    Overloaded,
     RequestCancelled,
     WorkerLost,
 )
@@ -62,6 +64,7 @@ class RoutedBackend:
         self._aliases = AliasTable()
         self._handles: dict[str, ModelHandle] = {}
         self._statuses: dict[str, Sequence[ReplicaStatus]] = {}
+        self._outlooks: dict[str, Outlook] = {}
         self._served_s: dict[str, float] = {}
         self._known: dict[str, ReplicaStatus] = {}
         self._asleep: set[str] = set()
@@ -94,6 +97,7 @@ class RoutedBackend:
         Raises:
             ModelNotFound: The name is neither an alias nor a served version.
             NotReady: No replica of the application can serve now.
+            Overloaded: By what its replicas said last, none of them would be done in time.
             WorkerLost: The replica died, and so did the one that was tried next.
             HeadpondError: Whatever the replica refused the call with.
         """
@@ -120,12 +124,21 @@ class RoutedBackend:
             HeadpondError: What became of the call.
         """
         self._check_ready(call.model, app)
+        outlook = self._outlooks.setdefault(app, Outlook())
+        outlook.send(call.claim, time.monotonic())
         try:
             async with asyncio.timeout(call.deadline_s + _GRACE_S):
                 answer = await self._send(self._handles[app], call)
         except TimeoutError:
             raise DeadlineExceeded from None
+        except Overloaded as refusal:
+            if type(refusal) is Overloaded:
+                outlook.refused(call, time.monotonic())
+            raise
+        finally:
+            outlook.answered(call.claim)
         self._served_s[app] = time.monotonic()
+        outlook.done(call.claim, time.monotonic())
         return answer
 
     async def _ask(self, call: Call, app: str) -> Answer:
@@ -139,6 +152,19 @@ class RoutedBackend:
         except HeadpondError as error:
             watching.failed(error)
             raise
+
+    def check_turn(self, claim: Claim) -> None:
+        """Refuse a call that every application of its workload would refuse.
+
+        Raises:
+            Overloaded: It would wait too long everywhere.
+        """
+        found = [
+            outlook.excess_s(claim, time.monotonic())
+            for app, outlook in self._outlooks.items()
+            if app in self._known and self._known[app].card.workload == claim.workload
+        ]
+        refuse_excess(min(found, default=0.0))
 
     def knows(self, alias: str) -> bool:
         """Say whether there is such an alias."""
@@ -268,9 +294,13 @@ class RoutedBackend:
         for gone in set(self._handles) - apps:
             del self._handles[gone]
             self._served_s.pop(gone, None)
+            self._outlooks.pop(gone, None)
             self._known.pop(gone, None)
         polled = await asyncio.gather(*(self._status(app) for app in self._handles))
         self._statuses = dict(zip(self._handles, polled, strict=True))
+        for app, known in self._statuses.items():
+            outlook = self._outlooks.setdefault(app, Outlook())
+            outlook.tell([status.backlog for status in known], time.monotonic())
         self._known |= {app: known[0] for app, known in self._statuses.items() if known}
         silent = [app for app, known in self._statuses.items() if not known]
         asleep = await asyncio.gather(*(self._is_asleep(app) for app in silent))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
 
@@ -14,7 +15,8 @@ from headpond.admission.fairness import VirtualTime
 from headpond.admission.inflow import Inflow
 from headpond.admission.ledger import Ledger
 from headpond.admission.limits import Limits
-from headpond.admission.queue import FairQueue, Waiting
+from headpond.admission.line import Waiting
+from headpond.admission.queue import PER_FREE, FairQueue
 from headpond.call import Priority
 from headpond.errors import InvalidRequest, Overloaded, PayloadTooLarge
 from headpond.record import Dim
@@ -305,7 +307,7 @@ class TestFairQueue:
         assert taken(waiting) == ["big", "small"]
 
     def test_the_dead_are_skipped_and_count_no_more(self) -> None:
-        waiting = queue(limit=40.0)
+        waiting = queue(limit=80.0)
         entries = [entry(name) for name in "abcd"]
         for each in entries:
             waiting.append([each])
@@ -338,7 +340,39 @@ class TestFairQueue:
             waiting.append([entry("b", weight=60.0), entry("c", weight=10.0)])
         assert full.value.retry_after_s == 3.0
         assert (len(waiting), waiting.weight) == (1, 60.0)
-        waiting.append([entry("d", weight=40.0)])
+        waiting.append([entry("d", tenant="b", weight=40.0)])
+
+    def test_a_flood_leaves_room_for_others(self) -> None:
+        waiting = queue(100.0)
+        for _ in range(8):
+            waiting.append([entry("flood")])
+        with pytest.raises(Overloaded, match="this tenant"):
+            waiting.append([entry("flood")])
+        waiting.append([entry("shy", tenant="shy")])
+        waiting.append([entry("also shy", tenant="third")])
+
+    @pytest.mark.parametrize(("weight", "part"), [(1.0, 0.8), (0.25, 0.5), (4.0, 16 / 17)])
+    @pytest.mark.parametrize("others", [0, 50])
+    def test_room_is_a_part_of_what_others_leave_by_weight(
+        self, weight: float, part: float, others: int
+    ) -> None:
+        waiting = queue(100.0, tenant_weights={"a": weight})
+        for _ in range(others):
+            waiting.append([entry("x", tenant="b", weight=1.0)])
+        taken_in = 0
+        with contextlib.suppress(Overloaded):
+            for _ in range(200):
+                waiting.append([entry("x", tenant="a", weight=1.0)])
+                taken_in += 1
+        assert taken_in == pytest.approx(part * (100 - others), abs=1)
+
+    @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.floats(1.0, 60.0)), max_size=200))
+    def test_all_together_never_pass_the_bound(self, offers: list[tuple[str, float]]) -> None:
+        waiting = queue(100.0)
+        for tenant, weight in offers:
+            with contextlib.suppress(Overloaded):
+                waiting.append([entry("x", tenant=tenant, weight=weight)])
+            assert waiting.weight <= 100.0 + 1e-9
 
     def test_an_empty_queue_takes_any_call(self) -> None:
         waiting = queue(100.0)
@@ -411,8 +445,12 @@ class TestFairQueue:
                 try:
                     waiting.append([new])
                 except Overloaded:
-                    limit = 50.0 if priority is Priority.BATCH else 100.0
-                    assert waiting.weight + weight > limit
+                    free = (50.0 if priority is Priority.BATCH else 100.0) - waiting.weight
+                    line = [
+                        e for e in alive.values() if (e.tenant, e.priority) == (tenant, priority)
+                    ]
+                    own = sum(each.weight for each in line)
+                    assert weight > free or own + weight > PER_FREE * (free - weight)
                 else:
                     alive[str(at)] = new
             elif action == "take":

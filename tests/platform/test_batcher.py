@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import count
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headpond.admission.backlog import NO_WAIT, Wait
 from headpond.admission.limits import Limits
-from headpond.call import Call, Done, Ended, Event, Failed, Output, Priority
+from headpond.call import Call, Claim, Done, Ended, Event, Failed, Output, Priority
 from headpond.errors import (
     DeadlineExceeded,
     DeclarationError,
@@ -629,3 +634,129 @@ def check_ending(bench: Bench, live: LiveCall, lengths: list[int], fate: str | N
     else:
         assert all(isinstance(event, Failed | Ended) for event in events)
         assert len(events) == len(lengths) + 1
+
+
+def flooded(bench: Bench, calls: int, **fields: Any) -> None:
+    """Measure full batches of 100 letters in 0.1 s, then let calls of 50 wait."""
+    for _ in range(8):
+        bench.submit(text(50))
+    bench.run()
+    for _ in range(calls):
+        bench.submit(text(50), **fields)
+
+
+def test_what_would_end_too_late_for_its_wait_is_refused() -> None:
+    bench = Bench()
+    flooded(bench, 10)
+    # Five batches come before it: 0.5 s; then one may be under way, and its own.
+    with pytest.raises(Overloaded, match="deadline"):
+        bench.submit(text(50), deadline_s=0.65)
+    bench.submit(text(50), deadline_s=0.75, name="in time")
+    bench.run()
+    assert bench.errors["in time"] is None
+
+
+def test_a_large_call_has_to_end_in_time() -> None:
+    bench = Bench()
+    flooded(bench, 2)
+    large = [text(50) for _ in range(20)]  # one second of work
+    with pytest.raises(Overloaded, match="deadline"):
+        bench.submit(*large, deadline_s=1.15)
+    bench.submit(*large, deadline_s=1.4, name="in time")
+    bench.run()
+    assert bench.errors["in time"] is None
+
+
+def test_where_nothing_waits_a_short_deadline_is_tried() -> None:
+    bench = Bench()
+    flooded(bench, 0)
+    bench.submit(text(50), deadline_s=0.05)
+
+
+@pytest.mark.parametrize("load", [0.5, 4.0])
+def test_what_is_taken_is_done_in_time_however_much_comes(load: float) -> None:
+    """Deadlines alone bound the wait: overload is a slope, not a cliff."""
+    bench = Bench()
+    flooded(bench, 0)
+    chance = Random(1)  # noqa: S311
+    now_s, end_s, taken, next_s = bench.clock(), bench.clock() + 20.0, 0, bench.clock()
+    while now_s < end_s:
+        while next_s <= now_s:
+            next_s += chance.expovariate(load * 20.0)
+            with suppress(Overloaded):
+                bench.submit(text(50), deadline_s=1.0)
+                taken += 1
+        batch = bench.form()
+        bench.clock.advance(0.1 if batch else 0.01)
+        now_s = bench.clock()
+        if batch is not None:
+            bench.finish(batch)
+    bench.run()
+    late = sum(isinstance(error, DeadlineExceeded) for error in bench.errors.values())
+    assert late <= 0.01 * taken
+    assert taken >= 0.95 * 20.0 * 20.0 * min(load, 1.0)
+
+
+def test_a_call_is_refused_before_it_is_planned_when_its_turn_comes_too_late() -> None:
+    bench = Bench(max_wait_s=0.46)
+    flooded(bench, 9)  # 0.45 s
+    claim = Claim(workload="measuring", tenant="t", priority=Priority.NORMAL, deadline_s=60.0)
+    with pytest.raises(Overloaded):
+        bench.batcher.check_turn(claim, Wait(0.5, 1), bench.clock())
+    with pytest.raises(Overloaded):  # what is to be planned before it waits before it here, too
+        bench.batcher.check_turn(claim, Wait(0.1, 4), bench.clock())
+    bench.batcher.check_turn(claim, NO_WAIT, bench.clock())
+    with pytest.raises(Overloaded, match="deadline"):
+        bench.batcher.check_turn(replace(claim, deadline_s=0.6), NO_WAIT, bench.clock())
+    bench.batcher.check_turn(replace(claim, tenant="other"), NO_WAIT, bench.clock())
+    bench.batcher.check_turn(replace(claim, priority=Priority.BATCH), Wait(0.5, 1), bench.clock())
+
+
+def test_it_tells_how_long_each_line_waits() -> None:
+    bench = Bench(max_wait_s=9.0)
+    flooded(bench, 10)
+    bench.submit(text(50), tenant="other")
+    told = bench.batcher.backlog(bench.clock())
+    line, other = (told.waits[Priority.NORMAL, tenant] for tenant in ("t", "other"))
+    assert (line.calls, other.calls) == (10, 1)
+    assert line.wait_s == pytest.approx(0.55)
+    assert other.wait_s == pytest.approx(0.1)
+    assert told.takes_s == pytest.approx(0.2)
+    assert told.longest_s == 9.0
+    bench.run()
+    assert not bench.batcher.backlog(bench.clock()).waits
+
+
+def test_a_crowd_of_small_calls_leaves_the_lanes_for_small_ones_to_others() -> None:
+    bench = Bench()
+    flooded(bench, 0)
+    calls = [bench.submit(text(50)) for _ in range(10)]
+    assert [call.small for call in calls] == [True] * 3 + [False] * 7
+    other = bench.submit(text(50), tenant="other", name="other")
+    assert other.small
+    bench.finish(bench.form(small=True) or Batch())
+    bench.finish(bench.form(small=True) or Batch())
+    assert bench.errors["other"] is None
+    assert bench.form(small=True) is None
+    assert len((bench.form(small=False) or Batch()).items) == 2
+
+
+def test_calls_of_several_items_that_go_on_coming_are_done_in_time_too() -> None:
+    bench = Bench()
+    flooded(bench, 0)
+    chance = Random(1)  # noqa: S311
+    end_s, next_s, taken = bench.clock() + 20.0, bench.clock(), 0
+    while bench.clock() < end_s:
+        while next_s <= bench.clock():
+            next_s += chance.expovariate(20.0)  # four times what can be done
+            with suppress(Overloaded):
+                bench.submit(*[text(25)] * 8, deadline_s=3.0)
+                taken += 1
+        batch = bench.form()
+        bench.clock.advance(0.1)
+        if batch is not None:
+            bench.finish(batch)
+    bench.run()
+    late = sum(isinstance(error, DeadlineExceeded) for error in bench.errors.values())
+    assert late <= 0.05 * taken
+    assert taken - late >= 0.9 * 20.0 * 5.0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from headpond.call import Call, Output, Priority
+from headpond.admission.backlog import NO_WAIT, Wait
+from headpond.call import Call, Claim, Output, Priority
 from headpond.errors import DeadlineExceeded, Overloaded
 from headpond.testing.clock import FakeClock
 from headpond.testing.simulated import SimulatedEngine, SimulatedItem
@@ -291,3 +293,71 @@ def test_what_may_end_early_is_tried_whatever_its_most() -> None:
     served = bench.submit(outputs=10, most=4000, deadline_s=1.0)
     bench.loop.run()
     assert [report.outcome for report in served.reports] == ["ok"]
+
+
+def test_what_would_end_too_late_for_its_wait_is_refused() -> None:
+    bench = Bench()
+    bench.warm()
+    for _ in range(8):
+        bench.submit()
+    bench.loop.turn()
+    # A round runs and one waits, each of 0.1 s; then it takes as long itself.
+    with pytest.raises(Overloaded, match="deadline"):
+        bench.submit(deadline_s=0.25)
+    served = bench.submit(deadline_s=0.4)
+    bench.loop.run()
+    assert [report.outcome for report in served.reports] == ["ok"]
+
+
+@pytest.mark.parametrize("load", [0.8, 4.0])
+def test_deadlines_alone_make_overload_a_slope(load: float) -> None:
+    bench = Bench()
+    bench.warm()
+    chance = random.Random(2)  # noqa: S311
+    capacity = 4 / 0.1
+    next_s, end_s = bench.clock(), bench.clock() + 20.0
+    taken: list[SimulatedCall] = []
+    while bench.clock() < end_s:
+        while next_s <= bench.clock():
+            next_s += chance.expovariate(load * capacity)
+            with contextlib.suppress(Overloaded):
+                taken.append(bench.submit(deadline_s=0.6))
+        if bench.loop.scheduler.calls:
+            bench.loop.turn()
+        else:
+            bench.clock.advance(0.001)
+    bench.loop.run()
+    served = sum(each.reports[0].outcome == "ok" for each in taken)
+    assert served >= 0.97 * len(taken)
+    assert served >= 0.93 * min(load, 1.0) * capacity * 20.0
+
+
+def test_it_tells_how_long_each_line_waits() -> None:
+    bench = Bench(max_wait_s=9.0)
+    bench.warm()
+    for _ in range(12):
+        bench.submit()
+    bench.loop.turn()
+    bench.submit(tenant="shy")
+    told = bench.loop.scheduler.backlog(bench.clock())
+    line, shy = (told.waits[Priority.NORMAL, tenant] for tenant in ("a", "shy"))
+    assert (line.calls, shy.calls) == (8, 1)
+    assert line.wait_s == pytest.approx(0.2, rel=0.3)
+    assert shy.wait_s < 0.1
+    assert told.takes_s == pytest.approx(0.1, rel=0.2)
+    assert told.longest_s == 9.0
+
+
+def test_a_call_is_refused_before_it_is_planned_when_its_turn_comes_too_late() -> None:
+    bench = Bench(wait_s=0.25)
+    bench.warm()
+    list(bench.fill())
+    bench.loop.turn()
+    check = bench.loop.scheduler.check_turn
+    claim = Claim(workload="simulated", tenant="a", priority=Priority.NORMAL, deadline_s=0.05)
+    with pytest.raises(Overloaded, match="deadline"):
+        check(claim, NO_WAIT, bench.clock())
+    check(replace(claim, deadline_s=9.0), NO_WAIT, bench.clock())
+    with pytest.raises(Overloaded, match="accepted"):
+        check(replace(claim, deadline_s=9.0), Wait(0.4, 1), bench.clock())
+    check(replace(claim, tenant="shy"), NO_WAIT, bench.clock())

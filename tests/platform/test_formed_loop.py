@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
-from headpond.call import Call, Ended, Event, Output, Priority
+from headpond.call import Call, Claim, Ended, Event, Output, Priority
 from headpond.engine import Plan
-from headpond.errors import DeadlineExceeded, InvalidRequest, NotReady, WorkerLost
+from headpond.errors import DeadlineExceeded, InvalidRequest, NotReady, Overloaded, WorkerLost
 from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.loop import Loop, loop_for
 from headpond.telemetry.report import CallReport
@@ -285,3 +286,25 @@ async def test_a_large_call_of_costly_plans_sends_no_cheap_one_to_a_thread() -> 
         served.engine.threads.clear()
         await read(await served.submit("abc"))
         assert served.engine.threads == {"MainThread"}
+
+
+async def test_it_tells_what_waits_and_refuses_what_would_wait_longer_than_it_may() -> None:
+    async with serving(lanes=1, batches=0) as served:
+        measured = [await served.submit("x" * 100) for _ in range(10)]
+        for answer in measured:
+            await asyncio.sleep(0.005)
+            served.gate.may_run.release()
+            await read(answer)
+        waiting = [await served.submit("x" * 100) for _ in range(10)]
+        ((line, wait),) = served.loop.backlog().waits.items()
+        assert line == (Priority.NORMAL, "t")
+        assert wait.calls >= 9
+        assert wait.wait_s >= 0.03
+        claim = Claim(workload="measuring", tenant="t", priority=Priority.NORMAL, deadline_s=60.0)
+        served.loop.check_turn(claim)
+        with pytest.raises(Overloaded):
+            served.loop.check_turn(replace(claim, deadline_s=0.001))
+        assert served.loop.snapshot().refused == {"overloaded": 1}
+        served.gate.may_run.release(100)
+        for answer in waiting:
+            await read(answer)

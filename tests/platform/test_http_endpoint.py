@@ -336,3 +336,15 @@ async def test_it_serves_below_a_prefix(app: ASGIApp, backend: ScriptedBackend) 
     stranger = ask(path="/models/toys/v1/toy")
     stranger.root_path = "/models/toy"
     assert (await stranger.run(app)).status == 404
+
+
+async def test_what_would_wait_too_long_is_refused_before_its_body_is_read(
+    app: ASGIApp, backend: ScriptedBackend
+) -> None:
+    backend.hopeless = Overloaded("too much to do", retry_after_s=3.0)
+    request = AsgiRequest(path="/v1/toy", parts=[b"no JSON"])
+    await request.run(app)
+    assert request.status == 503
+    assert request.answer_headers["retry-after"] == "3"
+    assert json.loads(request.body)["error"]["code"] == "overloaded"
+    assert not backend.calls

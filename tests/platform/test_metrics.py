@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headpond.call import Call
+from headpond.errors import Overloaded
 from headpond.record import MetricAlias, WorkloadRecord
 from headpond.telemetry.metrics import Metrics
 from headpond.telemetry.report import CallReport
@@ -98,9 +99,10 @@ def test_outcomes_and_refusals_are_apart(metrics: Metrics) -> None:
     for outcome, refused in (("ok", False), ("ok", False), ("engine_failed", False)):
         metrics.observe(report(outcome=outcome, refused=refused))
     metrics.observe(report(outcome="overloaded", refused=True, work=0))
+    metrics.refuse(Overloaded("before it was read"))
     assert value(metrics, "headpond_finished_total", {**OURS, "outcome": "ok"}) == 2
     assert value(metrics, "headpond_finished_total", {**OURS, "outcome": "engine_failed"}) == 1
-    assert value(metrics, "headpond_refused_total", {**OURS, "code": "overloaded"}) == 1
+    assert value(metrics, "headpond_refused_total", {**OURS, "code": "overloaded"}) == 2
     assert value(metrics, "headpond_request_seconds_count", OURS) == 3
 
 

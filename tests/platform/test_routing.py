@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from headpond import routing
+from headpond.admission.backlog import Backlog, Wait
 from headpond.bundle.alias import AliasTable
-from headpond.call import Accepted, Call, Done, Ended, Event, ModelCard, Output
+from headpond.call import Accepted, Call, Done, Ended, Event, ModelCard, Output, Priority
 from headpond.errors import (
     DeadlineExceeded,
     HeadpondError,
@@ -41,6 +42,7 @@ class FakeHandle:
         self.hangs = False
         self.status_s = 0.0
         self.sleeps = False
+        self.backlog = Backlog()
         self.lanes = LaneServer()
         self.address: LaneAddress | None = None
 
@@ -89,7 +91,7 @@ class FakeHandle:
             created_s=7,
             limits={"context_tokens": 9},
         )
-        status = ReplicaStatus(card=card, reason=self.reason)
+        status = ReplicaStatus(card=card, reason=self.reason, backlog=self.backlog)
         return [status] * self.replicas
 
     async def asleep(self) -> bool:
@@ -311,6 +313,25 @@ async def test_a_refusal_is_not_repeated(
     with pytest.raises(Overloaded, match="full"):
         await backend.submit(call(stream=stream))
     assert len(handle.calls) == 1
+
+
+async def test_what_every_replica_would_refuse_is_sent_nowhere(
+    backend: RoutedBackend, handle: FakeHandle
+) -> None:
+    line = {(Priority.NORMAL, "t"): Wait(wait_s=30.0, calls=1000)}
+    handle.backlog = Backlog(waits=line, longest_s=10.0)
+    await backend._poll(set(backend._handles))
+    with pytest.raises(Overloaded) as refused:
+        await backend.submit(call(deadline_s=60.0))
+    assert refused.value.retry_after_s is not None
+    with pytest.raises(Overloaded):
+        backend.check_turn(call(deadline_s=60.0).claim)
+    backend.check_turn(replace(call(deadline_s=60.0).claim, workload="another"))
+    assert not handle.calls
+    await backend.submit(replace(call(deadline_s=60.0), tenant="other"))
+    handle.backlog = Backlog()
+    await backend._poll(set(backend._handles))
+    await backend.submit(call(deadline_s=60.0))
 
 
 async def test_a_replica_that_stands_still_is_not_waited_for(

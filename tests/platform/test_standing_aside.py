@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headpond.admission.drain import DrainRate
-from headpond.admission.queue import FairQueue, Waiting
+from headpond.admission.line import Waiting
+from headpond.admission.queue import FairQueue
 from headpond.call import Call, Priority
 from headpond.errors import Overloaded
 from headpond.scheduling.standing_aside import RECENT_S
@@ -118,6 +119,6 @@ def test_batch_work_does_not_fill_the_queue() -> None:
     waiting.append([entry(Priority.BATCH, 50.0)])
     with pytest.raises(Overloaded):
         waiting.append([entry(Priority.BATCH, 1.0)])
-    waiting.append([entry(Priority.NORMAL, 50.0)])
+    waiting.append([entry(Priority.NORMAL, 40.0)])
     with pytest.raises(Overloaded):
         waiting.append([entry(Priority.NORMAL, 1.0)])

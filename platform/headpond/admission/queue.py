@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from headpond.admission.drain import DrainRate
 from headpond.admission.fairness import VirtualTime
+from headpond.admission.line import Entry, Line, Waiting
 from headpond.call import Priority
 from headpond.errors import Overloaded
 
@@ -22,75 +22,19 @@ CLASS_WEIGHTS: Mapping[Priority, float] = MappingProxyType(
 BATCH_SHARE = 0.5
 """Batch work fills no more of the queue than this: nobody who waits is refused for it."""
 
+PER_FREE = 4.0
+"""A tenant of weight 1 may have so many times as much waiting in a class as is left of it.
+
+So one that floods leaves a fifth of the queue to others, two that do leave a ninth, and nobody is
+refused for what one other has waiting. A. Choudhury, E. Hahne, "Dynamic Queue Length Thresholds
+for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking, 1998.
+"""
+
 LEAST_CHARGE = 1.0
 """Work that weighs less is charged as this much, so that free work crowds nobody out."""
 
 Content = TypeVar("Content")
 Key = TypeVar("Key")
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Waiting(Generic[Content]):
-    """One piece of work in the queue.
-
-    Attributes:
-        tenant: Who is served.
-        priority: The class it waits in.
-        weight: Its work as one number.
-        content: What `take` hands out.
-        flow: What it is a part of: a call.
-        bucket: What it may be served together with, for `take_alike`; None when that is
-            never asked for.
-        queued: Whether it waits now; set by the queue.
-    """
-
-    tenant: str
-    priority: Priority
-    weight: float
-    content: Content
-    flow: Hashable = None
-    bucket: Hashable = None
-    queued: bool = False
-
-
-Entry = tuple[float, int, Waiting[Content]]
-
-
-@dataclass(slots=True, eq=False)
-class _Line(Generic[Content]):
-    """What one tenant has waiting in one class.
-
-    Each flow gets the same share: an entry is due when the line's virtual time has come to
-    the work of its flow that goes before it. A flow of one entry is due as it comes, so
-    that these are served in order, and a long one does not hold them up.
-    """
-
-    entries: list[Entry[Content]] = field(default_factory=list)
-    flows: Counter[Hashable] = field(default_factory=Counter)
-    weights: dict[Hashable, float] = field(default_factory=dict)
-    now: float = 0.0
-    weight: float = 0.0
-    living: int = 0
-
-    def head(self) -> Waiting[Content]:
-        """Return the entry that is due next; there must be one."""
-        while not self.entries[0][2].queued:
-            heappop(self.entries)
-        return self.entries[0][2]
-
-    def pass_time(self, entry: Waiting[Content]) -> None:
-        """Move the virtual time on by an entry's part, shared by all flows."""
-        self.now += entry.weight / max(len(self.flows), 1)
-
-    def ahead(self, weight: float) -> float:
-        """Estimate the work that is served before the last entry of a new flow of this weight.
-
-        Every flow gets the same share, so each gets as much as the new one before that.
-        """
-        if not self.living:
-            return 0.0
-        first = self.weight * min(len(self.flows) / self.living, 1.0)
-        return max(first, sum(min(each, weight) for each in self.weights.values()))
 
 
 class FairQueue(Generic[Content]):
@@ -122,8 +66,8 @@ class FairQueue(Generic[Content]):
         self._living = 0
         self._tenant_weights = tenant_weights
         self._classes = VirtualTime[Priority](CLASS_WEIGHTS.__getitem__)
-        self._tenants = {each: VirtualTime[str](self._weight_of) for each in Priority}
-        self._lines: dict[Priority, dict[str, _Line[Content]]] = {each: {} for each in Priority}
+        self._tenants = {each: VirtualTime[str](self._share_of) for each in Priority}
+        self._lines: dict[Priority, dict[str, Line[Content]]] = {each: {} for each in Priority}
         self._buckets: dict[Hashable, list[Entry[Content]]] = {}
         self._in_bucket: Counter[Hashable] = Counter()
         self._number = 0
@@ -163,14 +107,10 @@ class FairQueue(Generic[Content]):
             Overloaded: The bound would be passed.
         """
         first = entries[0]
-        limit = self._limit * (BATCH_SHARE if first.priority is Priority.BATCH else 1.0)
-        excess = self._weight + sum(entry.weight for entry in entries) - limit
-        if self._living and excess > 0.0:
-            raise Overloaded(
-                f"{self._weight:.0f} units of work wait; at most {limit:.0f} may",
-                retry_after_s=self._drain.retry_after_s(excess),
-            )
-        line = self._lines[first.priority].setdefault(first.tenant, _Line())
+        if self._living:
+            added = sum(entry.weight for entry in entries)
+            self._refuse_full(first.tenant, first.priority, added)
+        line = self._lines[first.priority].setdefault(first.tenant, Line())
         due = line.now
         for entry in entries:
             self._number += 1
@@ -184,6 +124,27 @@ class FairQueue(Generic[Content]):
             self._count(line, entry, 1)
         self._classes.wake(first.priority)
         self._tenants[first.priority].wake(first.tenant)
+
+    def lines(self) -> Iterator[tuple[Priority, str, int]]:
+        """Iterate over who has work waiting: the class, the tenant, and how many flows."""
+        for priority, lines in self._lines.items():
+            for tenant, line in lines.items():
+                yield priority, tenant, len(line.flows)
+
+    def calls(self, tenant: str, priority: Priority) -> int:
+        """Return how many flows of a tenant wait in a class."""
+        line = self._lines[priority].get(tenant)
+        return 0 if line is None else len(line.flows)
+
+    def beside(self, tenant: str, priority: Priority, weight: float) -> float:
+        """Return what a tenant's other flows get beside one of this weight, if others follow."""
+        line = self._lines[priority].get(tenant)
+        return 0.0 if line is None else line.beside(weight)
+
+    def weight_of(self, tenant: str, priority: Priority) -> float:
+        """Return the weighed work that a tenant has waiting in a class."""
+        line = self._lines[priority].get(tenant)
+        return 0.0 if line is None else line.weight
 
     def take(self, fits: Callable[[Content], bool], *, awaited: bool = False) -> Content | None:
         """Hand out the content whose turn it is.
@@ -274,26 +235,47 @@ class FairQueue(Generic[Content]):
         }
         return self._classes.ahead(priority, in_class, _sum(waiting_classes, classes)) - weight
 
+    def _refuse_full(self, tenant: str, priority: Priority, added: float) -> None:
+        """Refuse more work than may wait: in all, and of one tenant."""
+        limit = self._limit * (BATCH_SHARE if priority is Priority.BATCH else 1.0)
+        excess = self._weight + added - limit
+        if excess > 0.0:
+            raise Overloaded(
+                f"{self._weight:.0f} units of work wait; at most {limit:.0f} may",
+                retry_after_s=self._drain.retry_after_s(excess),
+            )
+        line = self._lines[priority].get(tenant)
+        if line is None:
+            return
+        own, most = line.weight, PER_FREE * self._share_of(tenant) * -excess
+        if own + added > most:
+            raise Overloaded(
+                f"{own:.0f} units of this tenant's work wait, and others may come",
+                retry_after_s=self._drain.retry_after_s(own + added - most),
+            )
+
     def _serve(self, entry: Waiting[Content]) -> None:
         line = self._lines[entry.priority][entry.tenant]
         line.pass_time(entry)
         self._leave(line, entry)
 
-    def _weight_of(self, tenant: str) -> float:
+    def _share_of(self, tenant: str) -> float:
         return self._tenant_weights.get(tenant, 1.0)
 
-    def _count(self, line: _Line[Content], entry: Waiting[Content], by: int) -> None:
+    def _count(self, line: Line[Content], entry: Waiting[Content], by: int) -> None:
         line.living += by
         line.weight += by * entry.weight
         line.flows[entry.flow] += by
         line.weights[entry.flow] = line.weights.get(entry.flow, 0.0) + by * entry.weight
+        if by > 0:
+            line.wholes[entry.flow] = line.weights[entry.flow]
         if not line.flows[entry.flow]:
-            del line.flows[entry.flow], line.weights[entry.flow]
+            del line.flows[entry.flow], line.weights[entry.flow], line.wholes[entry.flow]
         self._living += by
         # Sums of floats that come and go drift; an empty queue is the time to forget that.
         self._weight = self._weight + by * entry.weight if self._living else 0.0
 
-    def _leave(self, line: _Line[Content], entry: Waiting[Content]) -> None:
+    def _leave(self, line: Line[Content], entry: Waiting[Content]) -> None:
         entry.queued = False
         self._count(line, entry, -1)
         if entry.bucket is not None:

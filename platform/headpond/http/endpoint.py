@@ -10,7 +10,7 @@ from time import perf_counter
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from headpond.call import Backend, Call
+from headpond.call import Backend, Call, Claim
 from headpond.dialect import Ask, Exchange, Heading, Incoming, Route
 from headpond.errors import DeadlineExceeded, HeadpondError, RequestCancelled
 from headpond.http.auth import Caller
@@ -139,6 +139,14 @@ class Endpoint:
         limit = asyncio.timeout(asked.limit_s + self._grace_s)
         try:
             async with limit:
+                self._backend.check_turn(
+                    Claim(
+                        workload=self._record.name,
+                        tenant=caller.tenant,
+                        priority=asked.priority,
+                        deadline_s=asked.limit_s,
+                    )
+                )
                 body = await self._body(headers, receive)
                 exchange, ask = read_exchange(self._route, _incoming(body, headers, path))
                 left_s = asked.limit_s - (perf_counter() - began_s)

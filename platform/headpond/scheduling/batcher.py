@@ -10,7 +10,8 @@ have a batch each.
 - Calls of thousands of items share with small ones: see `FairQueue`. So a small call waits
   for the batches under way, and for one batch at most; where an engine has lanes for small
   calls alone, not even for these. A large one waits for all that others get before its last
-  item, and is refused when that takes longer than it may.
+  item, and is refused when that takes longer than it may. A crowd of small calls of one
+  tenant is a large one to others.
 - Batch work stands aside while a call that is waited for runs, or waits for another lane.
   When such a call came lately, batches of batch work alone are short and leave a lane free;
   otherwise they get all there is.
@@ -20,19 +21,24 @@ have a batch each.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from headpond.admission.backlog import Backlog, Wait, told
 from headpond.admission.drain import DrainRate
 from headpond.admission.ledger import Ledger
-from headpond.admission.queue import FairQueue, Waiting
+from headpond.admission.line import Waiting
+from headpond.admission.queue import FairQueue
+from headpond.call import Claim, Priority
 from headpond.engine import Outcome
 from headpond.errors import DeadlineExceeded, DeclarationError, HeadpondError, InvalidRequest
 from headpond.record import Formed, PhaseKind, WorkloadRecord
 from headpond.scheduling.book import CallBook
+from headpond.scheduling.estimate import Estimate
 from headpond.scheduling.forecast import least, refuse_late
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage
 from headpond.scheduling.standing_aside import StandingAside, is_waited_for
@@ -47,7 +53,8 @@ class Bucket(NamedTuple):
     """What may be taken along with each other.
 
     Attributes:
-        small: Of calls that take one batch at most, rather than several, and are waited for.
+        small: Of calls that are waited for, take one batch at most, and that no crowd of their
+            tenant's is before, rather than of large ones.
         key: Equal for all that may share a batch.
     """
 
@@ -125,6 +132,7 @@ class Batcher:
         self._book = CallBook()
         self._again: deque[Batch] = deque()
         self._running: dict[Batch, None] = {}
+        self._full_s = Estimate()
         self._accounted_s = 0.0
         self.batches = 0
         self.failed_in_a_row = 0
@@ -165,6 +173,28 @@ class Batcher:
         """
         return self._book.admit(call, now_s, self._admit)
 
+    def check_turn(self, claim: Claim, before: Wait, now_s: float) -> None:
+        """Refuse a call that would wait too long however little it asks for.
+
+        Args:
+            claim: What is known of it.
+            before: Its line before it is offered.
+            now_s: When.
+
+        Raises:
+            Overloaded: It would.
+        """
+        del now_s
+        calls = self.queue.calls(claim.tenant, claim.priority)
+        wait = Wait(self._turn_s(claim.priority, claim.tenant), calls).after(before)
+        refuse_late(claim, wait.wait_s, self._takes_s(0.0), self._longest_wait_s)
+
+    def backlog(self, now_s: float) -> Backlog:
+        """Return what waits, as others may know it."""
+        del now_s
+        waits = told(self.queue.lines(), self._turn_s)
+        return Backlog(waits=waits, takes_s=self._takes_s(0.0), longest_s=self._longest_wait_s)
+
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call at the next chance: nobody reads it any more, for the reason `error`."""
         self._book.cancel(call, error)
@@ -195,8 +225,8 @@ class Batcher:
             return None
         if not self._running:
             self._accounted_s = now_s
-        batch.full = len(self.queue) > 0
         batch.began_s = now_s
+        batch.full = len(self.queue) > 0
         self._running[batch] = None
         for item in batch.items:
             if not item.call.scheduled:
@@ -217,6 +247,8 @@ class Batcher:
         self.batches += 1
         self.last_batch_s = now_s
         full = any(each.full for each in self._running)
+        if batch.full:
+            self._full_s.observe(now_s - batch.began_s)
         del self._running[batch]
         if batch.aside:
             self._standing_aside.shared(now_s - batch.began_s, now_s)
@@ -248,9 +280,14 @@ class Batcher:
                     f"replica has {self.ledger.budget_bytes}"
                 )
         weight = sum(item.weight for item in items)
-        wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority, weight=weight))
-        refuse_late(call, wait_s or 0.0, now_s, self._longest_wait_s)
-        call.small = is_waited_for(call) and self._is_small(items)
+        wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority, weight=weight)) or 0.0
+        takes_s = self._takes_s(self.drain.wait_s(weight) or 0.0)
+        refuse_late(call.claim(now_s), wait_s, takes_s, self._longest_wait_s)
+        # Calls share, and others like those that wait come meanwhile.
+        beside_s = self.drain.wait_s(self.queue.beside(tenant, priority, weight)) or 0.0
+        refuse_late(call.claim(now_s), beside_s, takes_s, None)
+        lone = is_waited_for(call) and not self._crowds(tenant, priority)
+        call.small = lone and self._is_small(items)
         self._standing_aside.asked(call, now_s)
         for item in items:
             item.waiting = Waiting(
@@ -262,6 +299,19 @@ class Batcher:
                 bucket=Bucket(call.small, item.plan.key),
             )
         self.queue.append([item.waiting for item in items if item.waiting is not None])
+
+    def _turn_s(self, priority: Priority, tenant: str) -> float:
+        """Return the seconds until it is the turn of what a tenant adds, however little."""
+        return self.drain.wait_s(self.queue.ahead(tenant, priority)) or 0.0
+
+    def _takes_s(self, work_s: float) -> float:
+        """Return what a call takes once its turn has come: the batch under way, and its own.
+
+        Args:
+            work_s: Its own work, at the rate of all lanes.
+        """
+        full_s = self._full_s.value or 0.0
+        return full_s + max(full_s, work_s)
 
     def _holds_back(self, small: bool | None, now_s: float) -> bool:
         """Say whether batch work may not begin a batch on such a lane now."""
@@ -412,6 +462,15 @@ class Batcher:
             return True
         units = sum(item.plan.shape[self._axis] for item in items)
         return units <= self._budget and len(items) <= (self._max_items or len(items))
+
+    def _crowds(self, tenant: str, priority: Priority) -> bool:
+        """Say whether small calls of a tenant wait for longer than a batch takes.
+
+        More of them then count as large: together they are one, and the lanes for small calls
+        stay free for those of others.
+        """
+        waits_s = self.drain.wait_s(self.queue.weight_of(tenant, priority)) or 0.0
+        return waits_s > (self._full_s.value or math.inf)
 
     def _bytes(self, item: Item) -> int:
         shape = item.plan.shape

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from headpond.admission.drain import DrainRate, retry_after_s
 from headpond.admission.inflow import Inflow
 from headpond.admission.queue import FairQueue
-from headpond.call import Priority
+from headpond.call import Claim, Priority
 from headpond.errors import DeadlineExceeded, Overloaded
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
@@ -85,11 +85,13 @@ class Forecast:
 
         Raises:
             DeadlineExceeded: It would surely take longer than that, even alone.
-            Overloaded: Its work would begin after its deadline, or later than `longest_s`.
+            Overloaded: Its work would begin later than `longest_s`, or end after its deadline.
         """
         if self._exact:
             self._refuse_long(call, items, now_s)
-        refuse_late(call, self.wait_s(call, items, now_s), now_s, longest_s)
+        wait_s = self.wait_s(call, items, now_s)
+        takes_s = self._takes_s(max(item.weight for item in items))
+        refuse_late(call.claim(now_s), wait_s, takes_s, longest_s)
 
     def wait_s(self, call: LiveCall, items: Sequence[Item], now_s: float) -> float:
         """Return the seconds until work on the first of `items` begins; 0 where unknown."""
@@ -100,8 +102,27 @@ class Forecast:
         if waiting < free:
             return first_s
         waiting_part = (waiting - free) / waiting if waiting else 0.0
-        slot_s = self._next_slot_s(least, free) + self._turn_s(call, waiting_part, now_s)
+        tenant, priority = call.call.tenant, call.call.priority
+        turn_s = self._turn_s(tenant, priority, waiting_part, now_s)
+        slot_s = self._next_slot_s(least, free) + turn_s
         return max(slot_s, first_s)
+
+    def turn_s(self, priority: Priority, tenant: str, now_s: float) -> float:
+        """Return the seconds until it is the turn of what a tenant adds, however little."""
+        waiting = len(self._queue)
+        if waiting < (0 if self.blocked else self._residency.free_slots):
+            return 0.0
+        return self._turn_s(tenant, priority, 1.0, now_s)
+
+    @property
+    def takes_s(self) -> float:
+        """What an item takes from its turn on, of those that run."""
+        running = [each.weight for each in self._residency.roster if each.inlet is None]
+        return self._takes_s(sum(running) / len(running)) if running else 0.0
+
+    def _takes_s(self, weight: float) -> float:
+        """Return what an item takes while all that run share the engine with it."""
+        return len(self._residency.roster) * (self.drain.wait_s(weight) or 0.0)
 
     def _refuse_long(self, call: LiveCall, items: Sequence[Item], now_s: float) -> None:
         """Refuse a call whose longest item takes too long at the rate of all that runs."""
@@ -112,9 +133,8 @@ class Forecast:
                 f"it takes at least about {takes_s:.1f} s, and the deadline is {left_s:.1f} s"
             )
 
-    def _turn_s(self, call: LiveCall, part: float, now_s: float) -> float:
-        """Return how long `part` of the queue takes to drain before it is a call's turn."""
-        tenant, priority = call.call.tenant, call.call.priority
+    def _turn_s(self, tenant: str, priority: Priority, part: float, now_s: float) -> float:
+        """Return how long `part` of the queue takes to drain before it is a tenant's turn."""
         turn_s = 0.0
         for _ in range(_ROUNDS):
             ahead = self._queue.ahead(
@@ -150,25 +170,27 @@ class Forecast:
         return self.drain.wait_s(before) or 0.0
 
 
-def refuse_late(call: LiveCall, wait_s: float, now_s: float, longest_s: float | None) -> None:
-    """Refuse a call whose work would begin too late.
+def refuse_late(claim: Claim, wait_s: float, takes_s: float, longest_s: float | None) -> None:
+    """Refuse a call whose work would begin too late, or for its wait end too late.
 
     Args:
-        call: What is offered.
-        wait_s: When its work will probably begin, from now.
-        now_s: When that is.
+        claim: Whose it is, and the seconds that are left.
+        wait_s: Seconds until its work will probably begin.
+        takes_s: What it probably takes then. Where that alone is more than is left, or there
+            is no wait, it is tried: much ends early.
         longest_s: The most it may wait, unless it is batch work.
 
     Raises:
-        Overloaded: Its work would begin after its deadline, or later than `longest_s`.
+        Overloaded: Its work would begin later than `longest_s`, or end after its deadline.
     """
-    left_s = call.deadline_at_s - now_s
-    if wait_s > left_s:
+    left_s = claim.deadline_s
+    late_s = wait_s + (takes_s if wait_s > 0.0 and takes_s < left_s else 0.0) - left_s
+    if late_s > 0.0:
         raise Overloaded(
             f"the wait is about {wait_s:.1f} s, and the deadline {left_s:.1f} s",
-            retry_after_s=retry_after_s(wait_s - left_s),
+            retry_after_s=retry_after_s(late_s),
         )
-    if longest_s is None or call.call.priority is Priority.BATCH:
+    if longest_s is None or claim.priority is Priority.BATCH:
         return
     if wait_s > longest_s:
         raise Overloaded(

@@ -10,11 +10,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headpond.admission.backlog import Backlog, Wait
+from headpond.call import Claim
 from headpond.engine import FormedEngine, Outcome
 from headpond.errors import EngineFailed, HeadpondError, InvalidRequest
 from headpond.scheduling.batcher import Batch, Batcher
 from headpond.scheduling.border import attempt
-from headpond.scheduling.giving_way import give_way
+from headpond.scheduling.niceness import COMPUTING, LARGE_CALLS, give_way
 from headpond.scheduling.sequence import Delivery, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.scheduling.worker import Deliver, refuse_unready
@@ -107,6 +109,20 @@ class Lanes:
                 self._work[small].notify(len(call.items))
             return delivery
 
+    def check_turn(self, claim: Claim, before: Wait) -> None:
+        """Refuse a call that would wait too long however little it asks for.
+
+        Raises:
+            Overloaded: It would.
+        """
+        with self._lock:
+            self._batcher.check_turn(claim, before, self._clock())
+
+    def backlog(self) -> Backlog:
+        """Return what waits, as others may know it."""
+        with self._lock:
+            return self._batcher.backlog(self._clock())
+
     def feed(self, call: LiveCall, payload: object, units: int) -> None:
         """Refuse input: what is in a formed batch is all there.
 
@@ -178,8 +194,7 @@ class Lanes:
         return (self._busy_s(now_s) or 0.0) > self._stuck_after_s
 
     def _run(self, lane: int) -> None:
-        if self._small(lane) is False:
-            give_way()
+        give_way(LARGE_CALLS if self._small(lane) is False else COMPUTING)
         try:
             while True:
                 batch, deliveries, over = self._take(lane)

@@ -12,8 +12,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import cast
 
+from headpond.admission.backlog import Backlog, Wait, joined
 from headpond.admission.limits import Limits
-from headpond.call import Call
+from headpond.call import Call, Claim
 from headpond.errors import (
     DeadlineExceeded,
     EngineFailed,
@@ -61,10 +62,10 @@ class Loop:
         self,
         work: Callable[[Deliver, Callable[[], None]], Worker],
         intake: Intake,
+        planner: Planner,
         *,
         observer: Callable[[CallReport], None],
         clock: Callable[[], float],
-        planners: int,
         stuck_after_s: float,
         ahead: int = 0,
         writes: WriteThrough | None = None,
@@ -73,10 +74,10 @@ class Loop:
 
         Args:
             work: Makes the worker, of what it calls with deliveries and when it has ended.
-            intake: Plans calls.
+            intake: Begins calls, and adds up what they cost.
+            planner: Plans them.
             observer: Gets one report for each offered call, on the event loop's thread.
             clock: Monotonic seconds.
-            planners: Threads for plans that take long.
             stuck_after_s: Work that takes longer means a stuck engine.
             ahead: Units of an item's input that may wait, where items are fed.
             writes: Stores what calls ask for; None where there is no store.
@@ -87,7 +88,7 @@ class Loop:
             partial(self._on_event_loop, self._abandon),
         )
         self._intake = intake
-        self._planner = Planner(intake, threads=planners)
+        self._planner = planner
         self._observer = observer
         self._clock = clock
         self._stuck_after_s = stuck_after_s
@@ -159,10 +160,15 @@ class Loop:
         finished = Counter(snapshot.finished) + self._unplanned
         return replace(snapshot, received=self._received, finished=finished)
 
+    def backlog(self) -> Backlog:
+        """Return what waits, as others may know it."""
+        backlog = self._worker.backlog()
+        return replace(backlog, waits=joined(self._planner.waits, backlog.waits))
+
     async def _admit(self, call: Call, arrived_s: float) -> LoopAnswer:
         self._worker.check_ready(arrived_s)
         live = self._intake.open(call, arrived_s)
-        await self._planner.plan(live)
+        await self._planner.plan(live, partial(self._check_planned_turn, live))
         now_s = self._clock()
         self._intake.close(live, now_s)
         event_loop = self._event_loop = asyncio.get_running_loop()
@@ -178,6 +184,23 @@ class Loop:
         # The scheduler ends late calls between steps; this is for a step that never ends.
         answer.fail_after(live.deadline_at_s - now_s + self._stuck_after_s, DeadlineExceeded())
         return answer
+
+    def check_turn(self, claim: Claim) -> None:
+        """Refuse a call that would wait too long, in all, however little it asks for.
+
+        Raises:
+            Overloaded: It would.
+        """
+        try:
+            self._worker.check_turn(claim, self._planner.wait(claim.priority, claim.tenant))
+        except HeadpondError as refusal:
+            self._refused[outcome(refusal)] += 1
+            raise
+
+    def _check_planned_turn(self, live: LiveCall, before: Wait) -> None:
+        """Refuse what would wait too long, before it is planned. What is fed never waits."""
+        if not (self._ahead and live.call.stream):
+            self._worker.check_turn(live.claim(self._clock()), before)
 
     def _check_store(self, call: Call) -> None:
         if call.store is None:
@@ -362,12 +385,13 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
         )
 
     feed = record.batching.feed if isinstance(record.batching, Continuous) else None
+    intake = Intake(record, engine, Limits(record, state.symbols, limits), bundle=bundle)
     return Loop(
         work,
-        Intake(record, engine, Limits(record, state.symbols, limits), bundle=bundle),
+        intake,
+        Planner(intake, clock, threads=planners, tenant_weights=tenant_weights),
         observer=observer,
         clock=clock,
-        planners=planners,
         stuck_after_s=stuck_after_s,
         ahead=0 if feed is None else feed.ahead,
         writes=writes,

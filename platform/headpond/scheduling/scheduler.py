@@ -9,6 +9,8 @@ A driver asks `decide` what to do, does it on the engine, and tells `advance` ho
 - Preempted items go on before new ones are started; who loses its state when, and what
   starting reserves, is said in `Residency`.
 - Groups that can't share a step take turns; within one, `Composer` deals out the units.
+- Where one tenant has more than its share of the slots it stands aside in some steps, so that
+  it does not make those of others long (`FairSteps`).
 - A step that raises has advanced nobody; its group is tried again by halves (`Suspects`)
   until one item fails alone.
 - Items that get their input while they run are stepped when there is some. Live ones are
@@ -21,8 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from headpond.admission.backlog import Backlog, Wait, told
 from headpond.admission.drain import DrainRate
-from headpond.admission.queue import FairQueue, Waiting
+from headpond.admission.line import Waiting
+from headpond.admission.queue import FairQueue
+from headpond.call import Claim
 from headpond.engine import Progress
 from headpond.errors import (
     DeclarationError,
@@ -35,7 +40,8 @@ from headpond.record import Continuous, PhaseKind, WorkloadRecord
 from headpond.scheduling.book import CallBook
 from headpond.scheduling.border import attempt
 from headpond.scheduling.composer import Composer, Grant
-from headpond.scheduling.forecast import Forecast, least
+from headpond.scheduling.fair_steps import FairSteps
+from headpond.scheduling.forecast import Forecast, least, refuse_late
 from headpond.scheduling.live import LiveItems
 from headpond.scheduling.missteps import Missteps
 from headpond.scheduling.pace import Pace
@@ -131,6 +137,7 @@ class Scheduler:
         self._suspects = Suspects()
         self._width = Width()
         self._standing_aside = StandingAside()
+        self._fair_steps = None if feed is not None else FairSteps(self._pace, tenant_weights)
         self._releasable: list[Item] = []
         self._last_order = 0
         self.last_step_s: float | None = None
@@ -160,6 +167,29 @@ class Scheduler:
             Overloaded: The queue is full, or the wait longer than the deadline or the bound.
         """
         return self._book.admit(call, now_s, self._admit)
+
+    def check_turn(self, claim: Claim, before: Wait, now_s: float) -> None:
+        """Refuse a call that would wait too long however little it asks for.
+
+        Args:
+            claim: What is known of it.
+            before: Its line before it is offered.
+            now_s: When.
+
+        Raises:
+            Overloaded: It would.
+        """
+        calls = self.queue.calls(claim.tenant, claim.priority)
+        wait = Wait(self._forecast.turn_s(claim.priority, claim.tenant, now_s), calls).after(before)
+        refuse_late(claim, wait.wait_s, 0.0, self._longest_wait_s)
+
+    def backlog(self, now_s: float) -> Backlog:
+        """Return what waits, as others may know it."""
+        waits = told(
+            self.queue.lines(),
+            lambda priority, tenant: self._forecast.turn_s(priority, tenant, now_s),
+        )
+        return Backlog(waits=waits, takes_s=self._forecast.takes_s, longest_s=self._longest_wait_s)
 
     def cancel(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call at the next chance: nobody reads it any more, for the reason `error`."""
@@ -230,6 +260,8 @@ class Scheduler:
                 self._standing_aside.shared(took_s, now_s)
             held_back = not self._short and any(item.first_left for item in self.residency.roster)
             self._pace.observe(steady, first, took_s, held_back=held_back)
+            if self._fair_steps is not None:
+                self._fair_steps.observe(len(grants), took_s)
         else:
             self.failed_steps_in_a_row += 1
             if len(grants) == 1:
@@ -326,7 +358,10 @@ class Scheduler:
         group = self._suspects.next_group()
         if not group:
             group = self._next_group(now_s)
-            group = group if self._live is None else self._live.beside(group)
+            if self._live is not None:
+                group = self._live.beside(group)
+            if self._fair_steps is not None:
+                group = self._fair_steps.kept(group, self.residency.roster)
             group = self._width.narrowed(group)
         self._short = self._standing_aside.expects(now_s) and not any(
             is_waited_for(item.call) for item in group

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from math import inf
 from typing import Any
 
 from headpond import engine
-from headpond.admission.queue import Waiting
-from headpond.call import Accepted, Call, Done, Event, Output
+from headpond.admission.line import Waiting
+from headpond.call import Accepted, Call, Claim, Done, Event, Output
 from headpond.engine import ContinuousEngine, Immediate, Plan
 from headpond.errors import HeadpondError
 from headpond.scheduling.inlet import Inlet
@@ -152,7 +152,7 @@ class LiveCall:
         failure: Why the call as a whole ends, when it does.
         item_error: The first error of an item.
         scheduled: Whether an item was part of a step.
-        small: Whether it takes one batch at most, where batches are formed; set on admission.
+        small: Whether it is served as a small call, where batches are formed; set on admission.
         preemptions: How often an item lost its state.
     """
 
@@ -173,6 +173,10 @@ class LiveCall:
     def deadline_at_s(self) -> float:
         """When the call's time is up."""
         return self.arrived_s + self.call.deadline_s
+
+    def claim(self, now_s: float) -> Claim:
+        """Return whose call it is, with the seconds that are left of it."""
+        return replace(self.call.claim, deadline_s=self.deadline_at_s - now_s)
 
     @property
     def asked(self) -> list[Item]:

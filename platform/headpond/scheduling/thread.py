@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from headpond.admission.backlog import Backlog, Wait
+from headpond.call import Claim
 from headpond.errors import HeadpondError
 from headpond.scheduling.driver import Driver
+from headpond.scheduling.niceness import COMPUTING, give_way
 from headpond.scheduling.scheduler import Scheduler
 from headpond.scheduling.sequence import Delivery, Engine, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
@@ -89,6 +92,20 @@ class EngineThread:
             self._stir()
             return delivery
 
+    def check_turn(self, claim: Claim, before: Wait) -> None:
+        """Refuse a call that would wait too long however little it asks for.
+
+        Raises:
+            Overloaded: It would.
+        """
+        with self._lock:
+            self._scheduler.check_turn(claim, before, self._clock())
+
+    def backlog(self) -> Backlog:
+        """Return what waits, as others may know it."""
+        with self._lock:
+            return self._scheduler.backlog(self._clock())
+
     def feed(self, call: LiveCall, payload: object, units: int) -> None:
         """Take in input for the fed item of a call.
 
@@ -160,6 +177,7 @@ class EngineThread:
         return (self._busy_s(now_s) or 0.0) > self._stuck_after_s
 
     def _run(self) -> None:
+        give_way(COMPUTING)
         moved = False
         try:
             while self._wait(moved):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from headpond.admission.backlog import Backlog, Wait
+from headpond.call import Claim
 from headpond.errors import HeadpondError, NotReady
 from headpond.scheduling.sequence import Delivery, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
@@ -57,6 +59,22 @@ class Worker(Protocol):
         Raises:
             HeadpondError: Refused; nothing is retained.
         """
+        ...
+
+    def check_turn(self, claim: Claim, before: Wait) -> None:
+        """Refuse a call that would wait too long however little it asks for.
+
+        Args:
+            claim: What is known of it.
+            before: Its line before it is offered.
+
+        Raises:
+            Overloaded: It would.
+        """
+        ...
+
+    def backlog(self) -> Backlog:
+        """Return what waits, as others may know it."""
         ...
 
     def feed(self, call: LiveCall, payload: object, units: int) -> None:

@@ -19,6 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from headpond.errors import HeadpondError
 from headpond.record import Bounds, MetricAlias, PhaseKind, ThroughputUnit, WorkloadRecord
 from headpond.telemetry.histogram import Histogram
 from headpond.telemetry.outcomes import OK
@@ -95,6 +96,10 @@ class Metrics(Collector):
         """
         self._state = state
         self._tallies = tallies
+
+    def refuse(self, error: HeadpondError) -> None:
+        """Count one call that was refused before its body was read."""
+        self._refused[error.code or error.kind] += 1
 
     def observe(self, report: CallReport) -> None:
         """Count one call that is over."""

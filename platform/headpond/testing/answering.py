@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headpond.call import Accepted, Answer, Call, Done, Ended, Event, Failed, ModelCard, Output
+from headpond.call import (
+    Accepted,
+    Answer,
+    Call,
+    Claim,
+    Done,
+    Ended,
+    Event,
+    Failed,
+    ModelCard,
+    Output,
+)
 from headpond.errors import HeadpondError, ModelNotFound
 from headpond.units import Work
 from headpond.whole_answer import WholeAnswer
@@ -26,6 +37,9 @@ class AnsweringBackend:
     compute: Callable[[object], object]
     admit: Callable[[Call], None] = lambda _: None
     calls: list[Call] = field(default_factory=list)
+
+    def check_turn(self, claim: Claim) -> None:
+        """Refuse nothing."""
 
     async def submit(self, call: Call) -> Answer:
         """Compute all items of a call."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headpond.call import Accepted, Answer, Call, Ended, Event, ModelCard
+from headpond.call import Accepted, Answer, Call, Claim, Ended, Event, ModelCard
 from headpond.errors import ModelNotFound
 from headpond.last_word import LastWord
 from headpond.units import Work
@@ -21,6 +21,7 @@ class ScriptedBackend:
 
     Attributes:
         steps: What each answer does, in order.
+        hopeless: Raised by `check_turn`.
         refusal: Raised by `submit` instead of answering.
         accepted: What each answer says of itself.
         cards: The models; a call for another one is refused.
@@ -35,6 +36,7 @@ class ScriptedBackend:
     accepted: Accepted
     cards: Sequence[ModelCard]
     steps: Sequence[Step] = ()
+    hopeless: Exception | None = None
     refusal: Exception | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
     exposition: str = ""
@@ -56,6 +58,11 @@ class ScriptedBackend:
         """Return the first bundle of a card."""
         del token
         return next((card.bundles[0] for card in self.cards if card.name == model), None)
+
+    def check_turn(self, claim: Claim) -> None:
+        """Refuse, if that is wanted."""
+        if self.hopeless is not None:
+            raise self.hopeless
 
     async def submit(self, call: Call) -> Answer:
         """Start playing the script for a call."""
