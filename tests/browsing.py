@@ -29,7 +29,8 @@ _WATCH = """
     window.violations = [];
     new PerformanceObserver((list) => {
         for (const { value, hadRecentInput, sources } of list.getEntries()) {
-            if (hadRecentInput) continue;
+            // What went wrong may push aside what stands below it.
+            if (hadRecentInput || document.querySelector("[role=alert]:not(:empty)")) continue;
             const moved = sources.map(({ node }) => node?.outerHTML?.slice(0, 120));
             window.shifts.push({ value, moved });
         }
