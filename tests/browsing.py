@@ -72,11 +72,11 @@ async def browsed(microphone: Path | None = None) -> AsyncIterator[Page]:
             page.on("console", note)
             await page.add_init_script(_WATCH)
             yield page
-            assert await page.evaluate("window.shifts") == []
-            assert await page.evaluate("window.violations") == []
+            shifts, violations = await page.evaluate("[window.shifts, window.violations]")
+            assert (shifts, violations) == ([], []), (shifts, violations)
         finally:
             await started.close()
-    assert wrong == []
+    assert wrong == [], wrong
 
 
 @asynccontextmanager
