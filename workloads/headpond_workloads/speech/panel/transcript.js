@@ -17,7 +17,7 @@ export class Transcript {
       "div",
       {},
       make("h3", { id: partial }, "Being said ", make("span.revisable", {}, "(may still change)")),
-      make("p.partial", { "aria-labelledby": partial }, this.#stable, this.#revisable),
+      make("div.partial", { role: "group", "aria-labelledby": partial }, this.#stable, this.#revisable),
       make("h3", { id: final }, "What was said"),
       this.#view,
     );
