@@ -5,21 +5,19 @@ import { fresh, make } from "../../kit/make.js";
 export class Transcript {
   #stable = make("span.stable", {});
   #revisable = make("span.revisable", {});
-  #lines;
+  #lines = make("ol.final", {});
   #empty = make("p.empty", {}, "Nothing was said yet.");
   #view;
 
   constructor() {
     const [final, partial] = [fresh("final"), fresh("partial")];
-    const log = { role: "log", "aria-live": "polite", "aria-labelledby": final };
-    this.#lines = make("ol.final", log);
-    const scrolled = { tabindex: 0, role: "group", "aria-labelledby": final };
-    this.#view = make("div.said", scrolled, this.#empty, this.#lines);
+    const log = { role: "log", "aria-live": "polite", "aria-labelledby": final, tabindex: 0 };
+    this.#view = make("div.said", log, this.#empty, this.#lines);
     this.element = make(
       "div",
       {},
       make("h3", { id: partial }, "Being said ", make("span.revisable", {}, "(may still change)")),
-      make("p.partial", { "aria-labelledby": partial }, this.#stable, this.#revisable),
+      make("div.partial", { role: "group", "aria-labelledby": partial }, this.#stable, this.#revisable),
       make("h3", { id: final }, "What was said"),
       this.#view,
     );
