@@ -6,8 +6,8 @@ import json
 from typing import cast
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
-from fsspec.registry import _registry
+from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
+from fsspec.registry import _registry  # type: ignore[import-untyped]
 
 from charts import CASES, CHART, Node, at, cases, pod_templates, ray_service, serve_config
 from serve_configs import AUTOSCALING_FIELDS, checked
