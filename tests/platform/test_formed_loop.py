@@ -269,14 +269,6 @@ async def test_cheap_plans_run_here_and_costly_ones_in_a_thread() -> None:
         assert served.engine.threads == {"headpond-plan"}
 
 
-async def test_costly_plans_of_batch_work_have_a_thread_that_gives_way() -> None:
-    async with serving() as served:
-        served.engine.plan_s = 0.002
-        events = await read(await served.submit("a", "bc", "def", priority=Priority.BATCH))
-        assert sorted(map(int, map(str, lengths(events)))) == [1, 2, 3]
-        assert served.engine.threads == {"headpond-aside"}
-
-
 async def test_a_large_call_of_costly_plans_sends_no_cheap_one_to_a_thread() -> None:
     async with serving() as served:
         for _ in range(300):

@@ -11,7 +11,14 @@ import pytest
 
 from headpond.call import Accepted, Call, Done, Ended, Event, Failed, ModelCard, Output, Priority
 from headpond.engine import Json
-from headpond.errors import EngineFailed, HeadpondError, Overloaded, RequestCancelled, WorkerLost
+from headpond.errors import (
+    EngineFailed,
+    HeadpondError,
+    NotReady,
+    Overloaded,
+    RequestCancelled,
+    WorkerLost,
+)
 from headpond.hop import Answered, ReplicaStatus
 from headpond.lane import LaneAddress
 from headpond.rollouts.changes import AliasState
@@ -290,7 +297,7 @@ async def test_a_shadow_gets_copies_of_batch_work_that_are_compared(cluster: Clu
 async def test_copies_are_dropped_first(cluster: Cluster) -> None:
     router = await cluster.router()
     await cluster.set(None, shadow=ShadowPlan(target="new", share=1.0, tolerance=0.0))
-    cluster.apps["new"].error = Overloaded()
+    cluster.apps["new"].error = NotReady()
     for number in range(10):
         assert await router.ask(number) is None
         await router.settle()
