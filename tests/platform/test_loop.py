@@ -308,9 +308,9 @@ async def test_a_stuck_engine_fails_what_it_works_on_and_lets_go_of_what_waits()
         running = [await served.submit(f"n{at}", chunks=2, deadline_s=1e5) for at in range(8)]
         await asyncio.to_thread(engine.in_step.wait)
         waiting = await served.submit("late", deadline_s=1e5)
-        assert not served.loop.give_up_stuck()
+        assert not served.loop.give_up()
         clock.advance(5.1)
-        assert served.loop.give_up_stuck()
+        assert served.loop.give_up()
         outcomes = []
         for answer in (*running, waiting):
             with pytest.raises((EngineFailed, WorkerLost)) as raised:

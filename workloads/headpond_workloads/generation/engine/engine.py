@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from headpond.engine import Immediate, Json, Plan, Progress, Quantum
@@ -49,6 +49,7 @@ class GenerationEngine:
         eos_ids: frozenset[int],
         symbols: Mapping[str, int],
         speculation: Speculation | None = None,
+        lost: Callable[[], bool] = lambda: False,
     ) -> None:
         """Put the parts together; `load` makes them.
 
@@ -61,6 +62,7 @@ class GenerationEngine:
             eos_ids: The tokens that end a sequence.
             symbols: What the model is, in the record's symbols.
             speculation: Makes drafts; None draws one token a step.
+            lost: Whether the runner can never compute again.
         """
         self._tokenizer = tokenizer
         self._conversation = conversation
@@ -69,6 +71,7 @@ class GenerationEngine:
         self._limits = limits
         self._symbols = symbols
         self._speculation = speculation
+        self._lost = lost
         self._eos_ids = eos_ids
         self._writer = OutputWriter(tokenizer.vocabulary, eos_ids)
 
@@ -76,6 +79,11 @@ class GenerationEngine:
     def symbols(self) -> Mapping[str, int]:
         """What the loaded model is, in the record's symbols."""
         return self._symbols
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has lost a process that it computes with; see `headpond.engine.is_lost`."""
+        return self._lost()
 
     @property
     def free_blocks(self) -> int:
@@ -172,6 +180,7 @@ class GenerationEngine:
 
         Raises:
             BlocksExhausted: The slots need more blocks than there are; none advanced.
+            WorkerLost: A process that it computes with is lost; see `lost`.
         """
         portions = self._blocks.portions(quanta)
         if self._speculation is not None:

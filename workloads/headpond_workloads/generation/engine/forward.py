@@ -61,6 +61,10 @@ class CacheMemory(Protocol):
         ...
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Forward:
     """What `GenerationEngine` computes with.
@@ -68,10 +72,12 @@ class Forward:
     Attributes:
         runner: Computes steps.
         cache: The memory of keys and values that it reads and writes.
+        lost: Whether it has lost a process that it computes with, and never computes again.
     """
 
     runner: Runner
     cache: CacheMemory
+    lost: Callable[[], bool] = _never
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,7 @@ def load(bundle: Bundle, settings: EngineSettings) -> GenerationEngine:
         limits=_limits(symbols, bundle, settings, options),
         eos_ids=eos_ids,
         symbols=symbols,
+        lost=forward.lost,
     )
 
 
