@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,10 +24,9 @@ def with_options(bundle: Bundle, **options: Json) -> Bundle:
 
 @contextmanager
 def parallel_engine(bundle: Bundle, **options: Json) -> Iterator[GenerationEngine]:
-    """Load a bundle for two ranks; the second, and their group, end with the engine."""
-    engines = [load(with_options(bundle, **options), SETTINGS)]
+    """Load a bundle for two ranks; the second, and their group, end with the block."""
+    engine = load(with_options(bundle, **options), SETTINGS)
     try:
-        yield engines[0]
+        yield engine
     finally:
-        engines.clear()
-        gc.collect()
+        engine.close()

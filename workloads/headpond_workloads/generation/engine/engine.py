@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headpond.engine import Immediate, Json, Plan, Progress, Quantum
@@ -11,7 +11,7 @@ from headpond.units import Work
 from headpond_workloads.generation.engine.block_manager import BlockManager
 from headpond_workloads.generation.engine.conversation import Conversation
 from headpond_workloads.generation.engine.fixtures import item_of_fixture
-from headpond_workloads.generation.engine.forward import Runner
+from headpond_workloads.generation.engine.forward import Forward
 from headpond_workloads.generation.engine.limits import Limits
 from headpond_workloads.generation.engine.output import OutputWriter
 from headpond_workloads.generation.engine.rows import draw, span, split
@@ -43,35 +43,32 @@ class GenerationEngine:
         *,
         tokenizer: Tokenizer,
         conversation: Conversation,
-        runner: Runner,
+        forward: Forward,
         blocks: BlockManager,
         limits: Limits,
         eos_ids: frozenset[int],
         symbols: Mapping[str, int],
         speculation: Speculation | None = None,
-        lost: Callable[[], bool] = lambda: False,
     ) -> None:
         """Put the parts together; `load` makes them.
 
         Args:
             tokenizer: Reads prompts.
             conversation: The model's ways of calling tools and of reasoning.
-            runner: Computes the model, over the memory of the blocks.
+            forward: Computes the model, over the memory of the blocks.
             blocks: The KV blocks; all are free.
             limits: What can be asked for.
             eos_ids: The tokens that end a sequence.
             symbols: What the model is, in the record's symbols.
             speculation: Makes drafts; None draws one token a step.
-            lost: Whether the runner can never compute again.
         """
         self._tokenizer = tokenizer
         self._conversation = conversation
-        self._runner = runner
+        self._forward = forward
         self._blocks = blocks
         self._limits = limits
         self._symbols = symbols
         self._speculation = speculation
-        self._lost = lost
         self._eos_ids = eos_ids
         self._writer = OutputWriter(tokenizer.vocabulary, eos_ids)
 
@@ -83,7 +80,11 @@ class GenerationEngine:
     @property
     def lost(self) -> bool:
         """Whether it has lost a process that it computes with; see `headpond.engine.is_lost`."""
-        return self._lost()
+        return self._forward.lost()
+
+    def close(self) -> None:
+        """End the processes that it computes with, if any; they end with this one, too."""
+        self._forward.close()
 
     @property
     def free_blocks(self) -> int:
@@ -185,7 +186,7 @@ class GenerationEngine:
         portions = self._blocks.portions(quanta)
         if self._speculation is not None:
             self._speculation.propose(portions)
-        logits = self._runner.forward([span(portion) for portion in portions])
+        logits = self._forward.runner.forward([span(portion) for portion in portions])
         logits, scores = split(portions, logits)
         drawn = draw(portions, logits)
         # Nothing below fails: up to here no slot has changed, from here on all of them do.

@@ -119,7 +119,7 @@ def open_parallel(
             ranks.tell(Make(shape=share, blocks=blocks, max_blocks=max_blocks, attention=attention))
             own = forward_over(model, share, blocks, attention=attention, max_blocks=max_blocks)
         parallel = ParallelForward(ranks, own)
-        return Forward(runner=parallel, cache=parallel, lost=parallel.lost)
+        return Forward(runner=parallel, cache=parallel, lost=parallel.lost, close=ranks.close)
 
     return Opened(reading=reading, shape=reading.kv_shape(block_tokens), make=make)
 
