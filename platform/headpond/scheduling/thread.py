@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from headpond.engine import is_lost
 from headpond.errors import HeadpondError
 from headpond.scheduling.driver import Driver
 from headpond.scheduling.scheduler import Scheduler
@@ -43,6 +44,7 @@ class EngineThread:
             deliver: Called on the thread, once a turn or twice, with what callers get.
             ended: Called on the thread when it ends, whatever the reason.
         """
+        self._engine = engine
         self._scheduler = scheduler
         self._clock = clock
         self._stuck_after_s = stuck_after_s
@@ -75,7 +77,8 @@ class EngineThread:
         Raises:
             NotReady: Being stopped, not running, or stuck.
         """
-        refuse_unready(stopping=self._stopping, alive=self.alive, stuck=self._stuck(now_s))
+        alive = self.alive and not is_lost(self._engine)
+        refuse_unready(stopping=self._stopping, alive=alive, stuck=self._stuck(now_s))
 
     def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
         """Let a planned call wait for its turns; return it whole when it needs none.
@@ -150,6 +153,7 @@ class EngineThread:
                 finished=dict(scheduler.finished),
                 refused=refused,
                 drain_rate=scheduler.drain.per_s,
+                lost=is_lost(self._engine),
             )
 
     def _busy_s(self, now_s: float) -> float | None:
