@@ -64,7 +64,9 @@ class GenerationEngine:
         """
         self._tokenizer = tokenizer
         self._conversation = conversation
-        self._forward = forward
+        self._runner = forward.runner
+        self._lost = forward.lost
+        self._close = forward.close
         self._blocks = blocks
         self._limits = limits
         self._symbols = symbols
@@ -80,11 +82,11 @@ class GenerationEngine:
     @property
     def lost(self) -> bool:
         """Whether it has lost a process that it computes with; see `headpond.engine.is_lost`."""
-        return self._forward.lost()
+        return self._lost()
 
     def close(self) -> None:
         """End the processes that it computes with, if any; they end with this one, too."""
-        self._forward.close()
+        self._close()
 
     @property
     def free_blocks(self) -> int:
@@ -186,7 +188,7 @@ class GenerationEngine:
         portions = self._blocks.portions(quanta)
         if self._speculation is not None:
             self._speculation.propose(portions)
-        logits = self._forward.runner.forward([span(portion) for portion in portions])
+        logits = self._runner.forward([span(portion) for portion in portions])
         logits, scores = split(portions, logits)
         drawn = draw(portions, logits)
         # Nothing below fails: up to here no slot has changed, from here on all of them do.

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import torch
-import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
 
 from headpond_workloads.generation.engine.forward import Forward
 from headpond_workloads.generation.engine.plain import plain_logits
@@ -36,7 +36,7 @@ def _read_task() -> RankTask:
 
 def _serve(task: RankTask) -> None:
     torch.set_num_threads(task.threads)
-    store = dist.TCPStore(HOST, task.port, is_master=False)
+    store = TCPStore(HOST, task.port, is_master=False)
     store.set(ready_key(task.rank), "")
     group = RankGroup(store, rank=task.rank, ranks=task.ranks, device=task.device)
     model = load_share(task.folder, task.architecture, task.dtype, task.ranks)

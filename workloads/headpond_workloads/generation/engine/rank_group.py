@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
 from transformers import AutoConfig
 
 from headpond.errors import BundleError
@@ -65,7 +66,7 @@ class RankGroup:
     """This process's place among the ranks; there is one in a process."""
 
     def __init__(
-        self, store: dist.TCPStore, *, rank: int, ranks: int, device: Literal["cpu", "cuda"]
+        self, store: TCPStore, *, rank: int, ranks: int, device: Literal["cpu", "cuda"]
     ) -> None:
         """Meet the other ranks; returns when all are there.
 
@@ -81,7 +82,10 @@ class RankGroup:
         dist.init_process_group(
             backend, store=store, rank=rank, world_size=ranks, timeout=_FORWARD_TIMEOUT
         )
-        self._control = dist.new_group(backend="gloo", timeout=_CONTROL_TIMEOUT)
+        control = dist.new_group(backend="gloo", timeout=_CONTROL_TIMEOUT)
+        if not isinstance(control, dist.ProcessGroup):
+            raise RuntimeError("this process is none of the ranks")
+        self._control = control
 
     def tell(self, command: Command) -> None:
         """Send a command to the other ranks; called by rank 0.

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-import torch.distributed as dist
 from pydantic import BaseModel, ConfigDict
+from torch._C._distributed_c10d import TCPStore
 
 from headpond.errors import BundleError, WorkerLost
 from headpond_workloads.generation.engine.apart import module_command, module_environment
@@ -65,13 +65,13 @@ class Ranks:
         Raises:
             BundleError: One of them ended before.
         """
-        store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
+        store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
         self._children = [
             _start(task.model_copy(update={"rank": rank, "port": store.port}))
             for rank in range(1, task.ranks)
         ]
         self._ended = threading.Event()
-        self._finalizer = weakref.finalize(self, _end, self._children)
+        self._finalizer: weakref.finalize[..., Ranks] = weakref.finalize(self, _end, self._children)
         self._meet(store, task.ranks)
         self._group = RankGroup(store, rank=0, ranks=task.ranks, device=task.device)
         self._finalizer.detach()
@@ -115,7 +115,7 @@ class Ranks:
         """End them, and this process's place among them."""
         self._finalizer()
 
-    def _meet(self, store: dist.TCPStore, ranks: int) -> None:
+    def _meet(self, store: TCPStore, ranks: int) -> None:
         """Wait until each has reached the store: those of them that can't start say why."""
         wanted = [ready_key(rank) for rank in range(1, ranks)]
         while not store.check(wanted):
