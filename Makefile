@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: install demo test check bench chart lock
+.PHONY: install demo test check bench chart docs lock
 
 # Set up .venv without starting anything.
 install: $(VENV)/.ready
@@ -26,6 +26,11 @@ bench: $(VENV)/.ready
 # Bring what the Helm chart knows of the platform up to date.
 chart: $(VENV)/.ready
 	$(BIN)/python helm/generate.py
+
+# Write the generated pages anew, and all of docs/ as a site to build/site.
+docs: $(VENV)/.ready
+	$(BIN)/python docs/reference.py && $(BIN)/python docs/workloads.py && $(BIN)/python docs/api.py
+	$(BIN)/zensical build --clean --strict
 
 lock:
 	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \

@@ -18,6 +18,7 @@ from headpond.bundle.manifest import Manifest
 from headpond.devices import Device
 from headpond.settings import Settings
 from headpond_workloads.diffusion.engine import options as diffusion
+from headpond_workloads.encoders import options as encoders
 from headpond_workloads.generation.engine import options as generation
 from headpond_workloads.generation.engine.conversation import Ways
 from headpond_workloads.vision.engine import options as vision
@@ -27,12 +28,14 @@ from serve_configs import checked
 ROOT = Path(__file__).parents[1]
 BUNDLES = {
     "diffusion": "tinysd-digits",
+    "embedding": "all-minilm-l6-v2",
     "generation": "smollm2-135m-instruct",
     "vision": "efficientnet-lite0",
 }
 """A bundle of the workload that a page is about; what the page shows takes the place of its own."""
 READERS: Mapping[str, tuple[Callable[[Manifest], object], ...]] = {
     "diffusion": (diffusion.inputs_of, diffusion.options_of, diffusion.outputs_of),
+    "embedding": (lambda manifest: encoders.options_of(manifest, encoders.EncoderOptions),),
     "generation": (generation.options_of, Ways.of),
     "vision": (Preprocessing.of, vision.options_of, vision.outputs_of),
 }
@@ -73,8 +76,8 @@ def _check_mapping(document: Node, page: Path) -> None:
         Settings.read(document)
     elif "bytes_per_s" in document:
         Device.model_validate(document)
-    elif page.stem in BUNDLES:
-        _check_bundle(document, page.stem)
+    elif "workload" in document or page.stem in BUNDLES:
+        _check_bundle(document, str(document.get("workload", page.stem)))
     elif document.keys() <= _values().keys():
         _chart_schema().validate(_merged(_values(), document))
     else:

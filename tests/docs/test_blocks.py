@@ -31,9 +31,9 @@ NEEDED = {
     "a server of the other kind",
     "a checkout",
 }
-MARKED = 16
-SHELL = frozenset({"cat", "echo", "export", "jq", "git", "printf", "cut", "grep", "sleep"})
-FILES, FOLDERS = ("in.jsonl", "seven.png", "spoken.wav"), ("loud",)
+MARKED = 17
+SHELL = frozenset({"mkdir", "cat", "echo", "export", "jq", "git", "printf", "cut", "grep", "sleep"})
+FILES, FOLDERS = ("in.jsonl", "seven.png", "spoken.wav"), ("loud", "bundles/my-chat")
 """What earlier commands of the pages have made."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -109,7 +109,7 @@ def _run(command: list[str], platform: Platform, folder: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
