@@ -74,7 +74,7 @@ def _schema(name: str, schema: Node) -> Iterator[str]:
     for field, of in fields.items():
         about = str(cast("Node", of).get("description", "")).replace("\n", " ").replace("|", "\\|")
         must = "required. " if field in needed else ""
-        yield f"| `{field}` | {_type(cast('Node', of))} | {must}{about} |"
+        yield f"| `{field}` | {_type(cast('Node', of))} | {f'{must}{about}'.strip()} |"
     yield ""
 
 
