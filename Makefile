@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: install demo test check bench chart docs lock
+.PHONY: install demo test pages check bench chart docs lock
 
 # Set up .venv without starting anything.
 install: $(VENV)/.ready
@@ -15,6 +15,10 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/pytest
+
+# Run what every page of the documentation shows, on a running platform: ten minutes.
+pages: $(VENV)/.ready
+	$(BIN)/pytest -m "pages or not pages" tests/e2e/test_pages.py
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -2,7 +2,8 @@
 
 First a page's commands, then its programs as one: later blocks go on where earlier ones ended.
 `tests/docs/test_blocks.py` reads the blocks that need something which no test has, and commands
-that start a platform, change it or take long; those have tests of their own.
+that start a platform, change it or take long; those have tests of their own. All pages take ten
+minutes, so `make test` runs the two that most people begin with, and `make pages` every one.
 """
 
 from __future__ import annotations
@@ -65,7 +66,17 @@ RUN = [
 ]
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+FIRST = ("README.md", "client.md")
+"""What `make test` runs."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=() if page.name in FIRST else pytest.mark.pages)
+        for page in RUN
+    ],
+)
 def test_what_a_page_shows(page: Path, platform: Platform, tmp_path: Path) -> None:
     (tmp_path / "spoken.wav").write_bytes(as_wav(speech(rest_ms=0)))
     (tmp_path / "photo.jpg").write_bytes(_photo())
