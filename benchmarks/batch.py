@@ -6,7 +6,10 @@
 - Online latency: requests arrive by a Poisson process, in turns with a batch running and with
   its workers stopped.
 
+The whole takes ten minutes; `--add` measures a part of it into the results there are.
+
     make bench SUBJECT=batch
+    python benchmarks/batch.py --chat 0 --parts online --add
     python benchmarks/batch.py --chat 0 --texts 2000 --rounds 1 --subject try-batch   # a try
 """
 
@@ -30,12 +33,12 @@ from pathlib import Path
 from embedding import texts
 from environments import VLLM, vllm_preload
 from formed import headpond
-from harness import Server, machine, median, quantile, versions, write_results
+from harness import RESULTS, Server, machine, median, quantile, versions, write_results
 from headpond.jobs.job import Job, NewFile, NewJob
 from headpond.jobs.settings import JobStore
 from headpond.jobs.store import Jobs, new_file_id, new_job_id
 from load import Connection, Target, send_all
-from tables import Measure, table_cases
+from tables import Field, Measure, table_cases
 from weights import Weights, prepare
 
 PORT = 8400
@@ -43,6 +46,11 @@ TENANT = "public"
 CHAT, EMBEDDING = "smollm2-135m", "all-minilm-l6-v2"
 CHAT_TOKENS = 32
 GROUP = 32
+
+NOTES = (
+    "throughput: goal is 0.9 of the engine flat out",
+    "online: the goal is a p95 with a batch of at most 1.15 times that without, same round",
+)
 
 THROUGHPUT = (Measure(key="records_s", unit="records/s"),)
 LATENCY = (
@@ -91,7 +99,7 @@ def embeddings(count: int) -> Kind:
         bodies=[{"model": EMBEDDING, "input": text} for text in given],
         flat_out=[{"model": EMBEDDING, "input": group} for group in groups],
         clients=4,
-        rate=10.0,
+        rate=20.0,
     )
 
 
@@ -114,7 +122,7 @@ def chats(count: int) -> Kind:
         bodies=bodies,
         flat_out=bodies,
         clients=64,
-        rate=1.0,
+        rate=1.5,
     )
 
 
@@ -194,6 +202,16 @@ async def batched(bench: Bench, kind: Kind, bundle: str) -> float:
     """Return the records per second of a batch, while its shards ran."""
     job = await bench.finished(await bench.submit(kind, bundle))
     return len(kind.bodies) / ((job.finalizing_s or 0.0) - (job.in_progress_s or 0.0))
+
+
+async def throughput(bench: Bench, kind: Kind, bundle: str, rounds: int) -> Field:
+    """Measure the engine flat out and a batch, one after the other."""
+    field: Field = {"batch": {}, "flat out": {}}
+    for number in range(rounds):
+        field["flat out"][number] = {"records_s": await flat_out(kind)}
+        field["batch"][number] = {"records_s": await batched(bench, kind, bundle)}
+        print(kind.name, {name: rows[number] for name, rows in field.items()}, flush=True)
+    return field
 
 
 async def online(kind: Kind, seconds: float, seed: int) -> list[float]:
@@ -299,18 +317,25 @@ async def measure(
     for kind in kinds:
         bundle = await asyncio.to_thread(_bundle, kind.alias)
         await flat_out(kind)  # warms up
-        field: dict[str, dict[int, Mapping[str, float]]] = {"batch": {}, "flat out": {}}
-        for number in range(options.rounds):
-            field["flat out"][number] = {"records_s": await flat_out(kind)}
-            field["batch"][number] = {"records_s": await batched(bench, kind, bundle)}
-            print(kind.name, {name: rows[number] for name, rows in field.items()}, flush=True)
-        cases += table_cases(f"{kind.name}, throughput", THROUGHPUT, field, ours=["batch"])
-        turns = await in_turns(
-            bench, kind, bundle, server, rounds=options.rounds, seconds=options.seconds
-        )
-        print(kind.name, turns, flush=True)
-        cases += table_cases(f"{kind.name}, online", LATENCY, turns, ours=["with a batch"])
+        if "throughput" in options.parts:
+            field = await throughput(bench, kind, bundle, options.rounds)
+            cases += table_cases(f"{kind.name}, throughput", THROUGHPUT, field, ours=["batch"])
+        if "online" in options.parts:
+            turns = await in_turns(
+                bench, kind, bundle, server, rounds=options.rounds, seconds=options.seconds
+            )
+            print(kind.name, turns, flush=True)
+            cases += table_cases(f"{kind.name}, online", LATENCY, turns, ours=["with a batch"])
     return cases
+
+
+def with_former(cases: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Return the cases of the results there are, these in place of the same ones."""
+    path = RESULTS / "batch.json"
+    former = json.loads(path.read_text())["cases"] if path.exists() else []
+    measured = {case["case"] for case in cases}
+    kept = [case for case in former if case["case"] not in measured]
+    return sorted([*kept, *cases], key=lambda case: str(case["scenario"]))
 
 
 def _bundle(alias: str) -> str:
@@ -342,7 +367,11 @@ def main() -> None:
     """Measure what the arguments say, and write the results file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--texts", type=int, default=4000, help="0 for no embedding")
-    parser.add_argument("--chat", type=int, default=200, help="0 for no chat")
+    parser.add_argument("--chat", type=int, default=400, help="0 for no chat")
+    parser.add_argument(
+        "--parts", nargs="*", default=["throughput", "online"], choices=["throughput", "online"]
+    )
+    parser.add_argument("--add", action="store_true", help="into the results there are")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--vllm", action="store_true", help="vLLM's run-batch too")
@@ -365,7 +394,13 @@ def main() -> None:
             server.stop()
         if options.vllm:
             cases += vllm_cases(chats(options.chat), Path(folder))
-    document = {"machine": before, "versions": versions("ray", "torch"), "cases": cases}
+    document = {
+        "machine": before,
+        "versions": versions("ray", "torch"),
+        "rounds": options.rounds,
+        "cases": with_former(cases) if options.add else cases,
+        "notes": NOTES,
+    }
     print(write_results(options.subject, document))
 
 

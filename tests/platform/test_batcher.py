@@ -24,6 +24,7 @@ from headpond.scheduling.batcher import Batch, Batcher
 from headpond.scheduling.border import attempt
 from headpond.scheduling.intake import Intake
 from headpond.scheduling.sequence import Delivery, LiveCall
+from headpond.scheduling.standing_aside import RECENT_S
 from headpond.testing.clock import FakeClock
 from headpond.testing.formed import MeasuringEngine, MeasuringItem, measuring_record
 from headpond.testing.simulation import simulated_record
@@ -45,6 +46,7 @@ class Bench:
         max_items: int | None = None,
         max_wait_s: float | None = None,
         queue_limit: int = 10_000,
+        lanes: int = 1,
     ) -> None:
         self.clock = FakeClock()
         self.engine = MeasuringEngine(budget=budget)
@@ -56,6 +58,7 @@ class Bench:
             budget=budget,
             state_bytes=state_bytes,
             max_items=max_items,
+            lanes=lanes,
             max_wait_s=max_wait_s,
         )
         self._intake = Intake(record, self.engine, Limits(record, {}, {}), bundle="m@1+0")
@@ -348,6 +351,93 @@ class TestLanesOfTheirOwn:
             bench.finish(batch)
         assert bench.lengths(calls[0]) == [10]
         bench.check_clean()
+
+
+class TestBatchWork:
+    def test_it_is_none_of_the_small_calls(self) -> None:
+        bench = Bench()
+        call = bench.submit(text(10), priority=Priority.BATCH)
+        assert bench.form(small=True) is None
+        batch = bench.form(small=False)
+        assert batch is not None
+        assert [item.call for item in batch.items] == [call]
+
+    def test_it_gets_full_batches_on_every_lane_while_nobody_asks(self) -> None:
+        bench = Bench(budget=100, lanes=2)
+        bench.submit(*[text(10)] * 30, priority=Priority.BATCH)
+        for _ in range(2):
+            batch = bench.form(small=False)
+            assert batch is not None
+            assert batch.units == 100
+
+    def test_it_goes_in_the_order_of_its_calls(self) -> None:
+        bench = Bench(budget=100)
+        calls = [bench.submit(*[text(10)] * 10, priority=Priority.BATCH) for _ in range(3)]
+        for call in calls:
+            batch = bench.form()
+            assert batch is not None
+            assert {item.call for item in batch.items} == {call}
+            bench.finish(batch)
+
+    def test_it_is_not_begun_while_somebody_is_served(self) -> None:
+        bench = Bench(lanes=2)
+        bench.submit(text(10), priority=Priority.BATCH)
+        self.learn_duration(bench)
+        bench.submit(text(10), priority=Priority.BATCH)
+        bench.submit(text(10))
+        assert bench.form(small=False) is None, "somebody waits"
+        online = bench.form(small=True)
+        assert online is not None
+        assert bench.form(small=False) is None, "somebody is computed"
+        bench.finish(online)
+        assert bench.form(small=False) is not None
+
+    def test_it_is_begun_when_it_has_stood_aside_for_long(self) -> None:
+        bench = Bench(lanes=2)
+        bench.submit(text(10), priority=Priority.BATCH)
+        self.learn_duration(bench)
+        bench.submit(text(10), priority=Priority.BATCH)
+        bench.submit(text(10))
+        assert bench.form(small=True) is not None
+        assert bench.form(small=False) is None
+        bench.clock.advance(1.8)
+        assert bench.form(small=False) is None
+        bench.clock.advance(0.2)
+        assert bench.form(small=False) is not None
+
+    def test_it_is_short_and_leaves_a_lane_while_more_is_expected(self) -> None:
+        bench = Bench(budget=100, lanes=2)
+        bench.submit(*[text(5)] * 40, priority=Priority.BATCH)
+        bench.submit(text(10))
+        online = bench.form(small=True)
+        assert online is not None
+        bench.finish(online)
+        first = bench.form(small=False)
+        assert first is not None
+        assert first.units == 25
+        assert bench.form(small=False) is None
+        bench.finish(first)
+        bench.clock.advance(RECENT_S)
+        for _ in range(2):
+            batch = bench.form(small=False)
+            assert batch is not None
+            assert batch.units > 25
+
+    def test_who_waits_takes_little_of_it_along(self) -> None:
+        bench = Bench(budget=100)
+        bench.submit(*[text(5)] * 40, priority=Priority.BATCH)
+        online = [bench.submit(text(10)), bench.submit(text(10))]
+        batch = bench.form()
+        assert batch is not None
+        assert set(online) < {item.call for item in batch.items}
+        assert batch.units <= 100 // 4 + 20
+
+    @staticmethod
+    def learn_duration(bench: Bench) -> None:
+        batch = bench.form(small=False)
+        assert batch is not None
+        bench.clock.advance(0.1)
+        bench.finish(batch)
 
 
 def test_what_could_never_fit_is_refused() -> None:

@@ -8,6 +8,7 @@ from headpond.admission.drain import DrainRate
 from headpond.admission.queue import FairQueue, Waiting
 from headpond.call import Call, Priority
 from headpond.errors import Overloaded
+from headpond.scheduling.standing_aside import RECENT_S
 from headpond.testing.clock import FakeClock
 from headpond.testing.simulated import SimulatedEngine, SimulatedItem
 from headpond.testing.simulation import SimulatedCall, SimulatedLoop, simulated_record
@@ -18,9 +19,11 @@ SLOTS = 16
 class Bench:
     """A simulated loop with room for everybody."""
 
-    def __init__(self) -> None:
-        clock = FakeClock()
-        self.engine = SimulatedEngine(clock, step_s=0.01, granule=4, capacity=10_000, max_slots=16)
+    def __init__(self, unit_s: float = 0.0) -> None:
+        self.clock = clock = FakeClock()
+        self.engine = SimulatedEngine(
+            clock, step_s=0.01, unit_s=unit_s, granule=4, capacity=10_000, max_slots=16
+        )
         self.loop = SimulatedLoop(
             simulated_record(step_budget=64),
             self.engine,
@@ -30,8 +33,10 @@ class Bench:
             max_slots=SLOTS,
         )
 
-    def submit(self, name: str, outputs: int, priority: Priority, key: str = "") -> SimulatedCall:
-        item = SimulatedItem(name=name, prompt=1, outputs=outputs, key=key)
+    def submit(
+        self, name: str, outputs: int, priority: Priority, key: str = "", prompt: int = 1
+    ) -> SimulatedCall:
+        item = SimulatedItem(name=name, prompt=prompt, outputs=outputs, key=key)
         return self.loop.submit(
             Call(
                 request_id=name,
@@ -66,6 +71,31 @@ def test_batch_work_shares_few_steps_of_those_who_wait_and_all_others(key: str) 
     assert steps <= 60 + 5
     assert bench.until_over(batch) >= 130
     assert all("batch" in step for step in bench.engine.steps[before + steps + 1 :])
+
+
+def test_the_longer_shared_steps_take_the_fewer_there_are() -> None:
+    bench = Bench(unit_s=0.03)
+    bench.submit("batch", 200, Priority.BATCH)
+    for _ in range(5):
+        bench.loop.turn()
+    online = bench.submit("online", 200, Priority.NORMAL)
+    before = len(bench.engine.steps)
+    bench.until_over(online)
+    shared = sum("batch" in step for step in bench.engine.steps[before:])
+    assert 4 <= shared <= 7, "one in about 34"
+
+
+def test_steps_of_batch_work_alone_are_short_while_more_is_expected() -> None:
+    bench = Bench(unit_s=0.001)
+
+    def steps_of(name: str) -> int:
+        return bench.until_over(bench.submit(name, 1, Priority.BATCH, prompt=60))
+
+    assert steps_of("before") <= 2
+    bench.until_over(bench.submit("online", 1, Priority.NORMAL))
+    assert steps_of("soon after") > 2
+    bench.clock.advance(RECENT_S)
+    assert steps_of("long after") <= 2
 
 
 def test_batch_work_leaves_slots_free() -> None:

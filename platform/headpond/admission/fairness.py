@@ -49,11 +49,10 @@ class VirtualTime(Generic[Key]):
         elif len(self._start) > _IDLE_KEPT + 2 * len(self._backlogged):
             self._forget()
 
-    def next(self) -> Key | None:
-        """Return the key whose turn it is; None when all rest."""
-        if not self._backlogged:
-            return None
-        return min(self._backlogged, key=self._start.__getitem__)
+    def next(self, *, but: Key | None = None) -> Key | None:
+        """Return the key whose turn it is, of all but one; None when these rest."""
+        keys = (key for key in self._backlogged if key != but)
+        return min(keys, key=self._start.__getitem__, default=None)
 
     def charge(self, key: Key, work: float) -> None:
         """Account for `work` given to the key whose turn it was."""

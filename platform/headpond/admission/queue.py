@@ -185,13 +185,14 @@ class FairQueue(Generic[Content]):
         self._classes.wake(first.priority)
         self._tenants[first.priority].wake(first.tenant)
 
-    def take(self, fits: Callable[[Content], bool]) -> Content | None:
+    def take(self, fits: Callable[[Content], bool], *, awaited: bool = False) -> Content | None:
         """Hand out the content whose turn it is.
 
         Args:
             fits: Whether it can be served now; when not, it stays and None is returned.
+            awaited: Whether batch work is passed over; it keeps its turn.
         """
-        priority = self._classes.next()
+        priority = self._classes.next(but=Priority.BATCH if awaited else None)
         if priority is None:
             return None
         tenants = self._tenants[priority]
@@ -202,7 +203,10 @@ class FairQueue(Generic[Content]):
         if not fits(entry.content):
             return None
         charged = max(entry.weight, LEAST_CHARGE)
-        self._classes.charge(priority, charged)
+        if awaited:
+            self._classes.charge_early(priority, charged)
+        else:
+            self._classes.charge(priority, charged)
         tenants.charge(tenant, charged)
         self._serve(entry)
         return entry.content

@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 _LOOK_S = 2.0
 _PATIENCE_S = 60.0
-_NICENESS = 5
+_NICENESS = 10
 """What a worker computes itself gives way to engines and routers on the same cores."""
 
 

@@ -11,6 +11,9 @@ have a batch each.
   for the batches under way, and for one batch at most; where an engine has lanes for small
   calls alone, not even for these. A large one waits for all that others get before its last
   item, and is refused when that takes longer than it may.
+- Batch work stands aside while a call that is waited for runs, or waits for another lane.
+  When such a call came lately, batches of batch work alone are short and leave a lane free;
+  otherwise they get all there is.
 - A batch that raises is run again by halves, until one item fails alone.
 - A call whose time is up ends, unless all that is left of it is being computed.
 """
@@ -32,15 +35,19 @@ from headpond.record import Formed, PhaseKind, WorkloadRecord
 from headpond.scheduling.book import CallBook
 from headpond.scheduling.forecast import least, refuse_late
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage
+from headpond.scheduling.standing_aside import StandingAside, is_waited_for
 from headpond.state import StateModel
 from headpond.units import Work
+
+SHORTER = 4
+"""A short batch holds so much less."""
 
 
 class Bucket(NamedTuple):
     """What may be taken along with each other.
 
     Attributes:
-        small: Of calls that take one batch at most, rather than several.
+        small: Of calls that take one batch at most, rather than several, and are waited for.
         key: Equal for all that may share a batch.
     """
 
@@ -57,12 +64,16 @@ class Batch:
         units: What they fill along the batching axis.
         small: Whether all of them are of small calls.
         full: Whether something was left waiting when it was formed.
+        aside: Whether all of them are batch work.
+        began_s: When it was formed.
     """
 
     items: list[Item] = field(default_factory=list)
     units: int = 0
     small: bool = True
     full: bool = False
+    aside: bool = True
+    began_s: float = 0.0
 
 
 class Batcher:
@@ -76,6 +87,7 @@ class Batcher:
         budget: int,
         state_bytes: int,
         max_items: int | None = None,
+        lanes: int = 1,
         max_wait_s: float | None = None,
         tenant_weights: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
@@ -87,6 +99,7 @@ class Batcher:
             budget: Units along the axis that the engine wants in a batch.
             state_bytes: The budget of what all batches under way hold.
             max_items: The most items in a batch; None for what the budget allows.
+            lanes: That may have a batch of batch work at once.
             max_wait_s: Calls that would wait longer are refused; None as the record says.
             tenant_weights: Weights of tenants that don't weigh 1.
 
@@ -98,6 +111,9 @@ class Batcher:
         self._axis = record.batching.axis
         self._budget = min(budget, record.batching.budget)
         self._max_items = max_items
+        self._lanes = lanes
+        self._standing_aside = StandingAside()
+        self._expecting = False
         self._units = record.units_by_name
         self._device_phase = next(p.name for p in record.phases if p.kind is PhaseKind.DEVICE)
         self._state = state
@@ -173,12 +189,14 @@ class Batcher:
             late = isinstance(error, DeadlineExceeded)
             if not (late and all(item.stage is not Stage.WAITING for item in call.items)):
                 self._end(call, error)
-        batch = self._next_again(small) or self._next(small)
+        self._expecting = self._standing_aside.expects(now_s)
+        batch = self._next_again(small) or self._next(small, self._holds_back(small, now_s))
         if batch is None:
             return None
         if not self._running:
             self._accounted_s = now_s
         batch.full = len(self.queue) > 0
+        batch.began_s = now_s
         self._running[batch] = None
         for item in batch.items:
             if not item.call.scheduled:
@@ -200,6 +218,8 @@ class Batcher:
         self.last_batch_s = now_s
         full = any(each.full for each in self._running)
         del self._running[batch]
+        if batch.aside:
+            self._standing_aside.shared(now_s - batch.began_s, now_s)
         for item in batch.items:
             self.ledger.release(item)
         if isinstance(results, HeadpondError):
@@ -230,7 +250,8 @@ class Batcher:
         weight = sum(item.weight for item in items)
         wait_s = self.drain.wait_s(self.queue.ahead(tenant, priority, weight=weight))
         refuse_late(call, wait_s or 0.0, now_s, self._longest_wait_s)
-        call.small = self._is_small(items)
+        call.small = is_waited_for(call) and self._is_small(items)
+        self._standing_aside.asked(call, now_s)
         for item in items:
             item.waiting = Waiting(
                 tenant=tenant,
@@ -242,7 +263,19 @@ class Batcher:
             )
         self.queue.append([item.waiting for item in items if item.waiting is not None])
 
-    def _next(self, small: bool | None) -> Batch | None:
+    def _holds_back(self, small: bool | None, now_s: float) -> bool:
+        """Say whether batch work may not begin a batch on such a lane now."""
+        awaited, aside = self.queue.awaited, sum(batch.aside for batch in self._running)
+        if small or (awaited and small is None):
+            return False  # the next batch is theirs, or they go along with it
+        if self._expecting and 0 < self._lanes - 1 <= aside:
+            return True
+        if not awaited and aside == len(self._running):
+            self._standing_aside.step_back()
+            return False
+        return self._standing_aside.stand(now_s)
+
+    def _next(self, small: bool | None, held_back: bool) -> Batch | None:
         batch = Batch()
         if small:
             if (bucket := self._bucket(small=True)) is not None:
@@ -250,16 +283,23 @@ class Batcher:
             return batch if batch.items else None
 
         def fits(item: Item) -> bool:
-            return not (small is False and item.call.small) and self._reserve(item, batch)
+            if small is False and item.call.small:
+                return False
+            if held_back and not is_waited_for(item.call):
+                return False
+            return self._reserve(item, batch)
 
         leader = self.queue.take(fits)
         if leader is None:
             return None
         self._enter(leader, batch)
         key = leader.plan.key
+        # Of batch work the oldest follow, whatever their turns: whole calls end, one by one.
         while (
-            item := self.queue.take(lambda each: each.plan.key == key and fits(each))
-        ) is not None:
+            is_waited_for(leader.call)
+            and (item := self.queue.take(lambda each: each.plan.key == key and fits(each)))
+            is not None
+        ):
             self._enter(item, batch)
         if small is None:
             self._fill(batch, Bucket(True, key))
@@ -292,7 +332,9 @@ class Batcher:
     def _reserve(self, item: Item, batch: Batch) -> bool:
         """Say whether an item fits into a batch, and if so reserve its state."""
         units = item.plan.shape[self._axis]
-        if batch.items and batch.units + units > self._budget:
+        short = self._expecting and not is_waited_for(item.call)
+        budget = self._budget // SHORTER if short else self._budget
+        if batch.items and batch.units + units > budget:
             return False
         if self._max_items is not None and len(batch.items) >= self._max_items:
             return False
@@ -303,6 +345,7 @@ class Batcher:
         batch.items.append(item)
         batch.units += item.plan.shape[self._axis]
         batch.small = batch.small and item.call.small
+        batch.aside = batch.aside and not is_waited_for(item.call)
 
     def _settle(self, item: Item, outcome: Outcome[object], now_s: float) -> None:
         """Take in one item's result; that of a call that has ended is thrown away."""
@@ -331,8 +374,10 @@ class Batcher:
         middle = -(-len(living) // 2)
         for part in (living[:middle], living[middle:]):
             if part:
-                units = sum(item.plan.shape[self._axis] for item in part)
-                self._again.append(Batch(part, units, all(item.call.small for item in part)))
+                half = Batch()
+                for item in part:
+                    self._enter(item, half)
+                self._again.append(half)
 
     def _end(self, call: LiveCall, error: HeadpondError) -> None:
         """End a call as a whole; what is being computed of it is thrown away later."""

@@ -10,6 +10,9 @@ from headpond.scheduling.pace import Pace
 from headpond.scheduling.roster import Roster
 from headpond.scheduling.sequence import Item
 
+SHORT_S = 0.02
+"""What first phases may add to a step that is to be short."""
+
 Grant = tuple[Item, int]
 """An item and how much of it this step computes."""
 
@@ -29,6 +32,9 @@ class Composer:
       All others may fill the step, within the record's bound on gaps: those who came
       together share the cost.
 
+    - A step that is to be short, for the sake of those who may come during it, carries no
+      more of first phases than takes `SHORT_S`.
+
     When the budget is too small for one unit each, everybody gets one in turns, the longest
     passed over first.
     """
@@ -43,7 +49,7 @@ class Composer:
         self._pace = pace
         self._step_budget = step_budget
 
-    def compose(self, group: Sequence[Item], roster: Roster) -> list[Grant]:
+    def compose(self, group: Sequence[Item], roster: Roster, *, short: bool = False) -> list[Grant]:
         """Deal out a step of `group`, one of the roster's groups or a part of one."""
         first = [item for item in group if item.first_left]
         steady = len(group) - len(first)
@@ -53,6 +59,9 @@ class Composer:
             return [(item, 1) for item in group]
         grants = [(item, 1) for item in group if not item.first_left] if steady else []
         limits = self._limits(first, steady, roster)
+        if limits is not None and short:
+            most = self._pace.units_in(SHORT_S, self._step_budget - steady)
+            limits = {item: min(limit, most) for item, limit in limits.items()}
         if limits is not None:
             grants += _dealt(first, limits)
         return grants

@@ -1,32 +1,24 @@
 """The lanes of an engine: threads that form a batch, run it and form the next.
 
-Where an engine has express lanes these take small calls, and the others large ones: a batch
-that runs can't be stopped, but the system shares the cores between threads.
+Where an engine has express lanes these take small calls, and the others large ones and batch
+work: a batch that runs can't be stopped, but the system shares the cores between threads.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from headpond.engine import FormedEngine, Outcome
 from headpond.errors import EngineFailed, HeadpondError, InvalidRequest
 from headpond.scheduling.batcher import Batch, Batcher
 from headpond.scheduling.border import attempt
+from headpond.scheduling.giving_way import give_way
 from headpond.scheduling.sequence import Delivery, Item, LiveCall
 from headpond.scheduling.snapshot import LoopSnapshot
 from headpond.scheduling.worker import Deliver, refuse_unready
 from headpond.units import Work
-
-GIVEN_WAY = 10
-"""How much nicer lanes of large calls are, where small ones have lanes of their own.
-
-The event loop and express lanes then get a core at once. A lane that has a core for itself
-still has all of it, and one that has not gets a tenth at least.
-"""
 
 Engine = FormedEngine[Any, Any, object]
 """Any engine of formed batches; its items and plans are its own types."""
@@ -187,7 +179,7 @@ class Lanes:
 
     def _run(self, lane: int) -> None:
         if self._small(lane) is False:
-            _give_way()
+            give_way()
         try:
             while True:
                 batch, deliveries, over = self._take(lane)
@@ -248,10 +240,3 @@ class Lanes:
         if len(results) != len(batch.items):
             raise EngineFailed("the engine answered for another number of items")
         return results
-
-
-def _give_way() -> None:
-    """Let this thread make room for all others, where the system can do that."""
-    thread = threading.get_native_id()
-    with suppress(OSError, AttributeError):  # Linux has priorities of threads, others don't
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + GIVEN_WAY)

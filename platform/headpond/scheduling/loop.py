@@ -321,6 +321,7 @@ def loop_for(  # noqa: PLR0913 - what a deployment decides, by keyword
                 budget=formed.budget,
                 state_bytes=state_bytes,
                 max_items=max_slots,
+                lanes=formed.lanes,
                 max_wait_s=max_wait_s,
                 tenant_weights=tenant_weights,
             ),

@@ -129,6 +129,10 @@ class Pace:
         wide = self._units((self._gap_s - round_s) / sharing - own_s, added_s, most)
         return Room(narrow, max(narrow, wide))
 
+    def units_in(self, seconds: float, most: int) -> int:
+        """Return how many units of first phases take so long, at least a few, or `most`."""
+        return self._units(seconds, self._beside.value or self._alone.value, most)
+
     def first_phases_s(self, units: int) -> float | None:
         """Return how long so many units of first phases take, at the rate of full steps."""
         return self._rate.wait_s(units)

@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from headpond.engine import may_wait
 from headpond.errors import DeadlineExceeded, Overloaded
+from headpond.scheduling.giving_way import give_way
 from headpond.scheduling.intake import Intake
 from headpond.scheduling.sequence import Item, LiveCall
+from headpond.scheduling.standing_aside import is_waited_for
 
 INLINE_MOST_S = 200e-6
 """CPU seconds up to which a call is planned on the event loop; a thread's round trip costs more."""
@@ -35,7 +37,8 @@ class Planner:
     step, and a refusal would wait for the step in progress. What is cheap is measured: the
     most CPU time that planning one item took lately, in calls that were planned in one go:
     a call of many items, long ones among them, does not send others to the threads. The first
-    plan goes to a thread. Plans that may wait for others have threads apart.
+    plan goes to a thread. Plans that may wait for others have threads apart, and those of
+    batch work one that gives way.
     """
 
     def __init__(self, intake: Intake, threads: int = 1) -> None:
@@ -50,6 +53,9 @@ class Planner:
         self._whole_s = self._part_s = math.inf
         self._pending = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headpond-plan")
+        self._aside = ThreadPoolExecutor(
+            1, thread_name_prefix="headpond-aside", initializer=give_way
+        )
         self._waiting = ThreadPoolExecutor(WAITING_MOST, thread_name_prefix="headpond-wait")
 
     async def plan(self, live: LiveCall) -> None:
@@ -69,7 +75,12 @@ class Planner:
         self._pending += 1
         try:
             async with timeout(live.call.deadline_s):
-                await self._plan_in_threads(live, count, self._waiting if waits else self._pool)
+                if waits:
+                    await self._plan_in_threads(live, count, self._waiting, self._threads)
+                elif is_waited_for(live):
+                    await self._plan_in_threads(live, count, self._pool, self._threads)
+                else:
+                    await self._plan_in_threads(live, count, self._aside, 1)
         except TimeoutError:
             raise DeadlineExceeded from None
         finally:
@@ -78,24 +89,27 @@ class Planner:
     def close(self) -> None:
         """Let the threads end after the plans they have."""
         self._pool.shutdown(wait=False)
+        self._aside.shutdown(wait=False)
         self._waiting.shutdown(wait=False)
 
-    async def _plan_in_threads(self, live: LiveCall, count: int, pool: ThreadPoolExecutor) -> None:
+    async def _plan_in_threads(
+        self, live: LiveCall, count: int, pool: ThreadPoolExecutor, threads: int
+    ) -> None:
         """Plan a call part by part, each thread one at a time."""
         run = get_running_loop().run_in_executor
         done = 0
         while done < count:
-            parts = list(self._parts(done, count))
+            parts = list(self._parts(done, count, threads))
             planned = await gather(
                 *(run(pool, self._plan, live, start, end) for start, end in parts)
             )
             live.items += [item for items in planned for item in items]
             done = parts[-1][1]
 
-    def _parts(self, done: int, count: int) -> Iterator[tuple[int, int]]:
+    def _parts(self, done: int, count: int, threads: int) -> Iterator[tuple[int, int]]:
         """Yield the next part of a call for each thread, of about `PART_S`."""
         size = max(int(PART_S / self._part_s), 1) if self._part_s > 0.0 else count
-        for start in range(done, min(done + size * self._threads, count), size):
+        for start in range(done, min(done + size * threads, count), size):
             yield start, min(start + size, count)
 
     def _plan(self, live: LiveCall, start: int, end: int) -> list[Item]:

@@ -35,7 +35,7 @@ from headpond.scheduling.missteps import Missteps
 from headpond.scheduling.pace import Pace
 from headpond.scheduling.residency import Residency
 from headpond.scheduling.sequence import Delivery, Item, LiveCall, Stage, worked_off
-from headpond.scheduling.standing_aside import StandingAside
+from headpond.scheduling.standing_aside import StandingAside, is_waited_for
 from headpond.scheduling.suspects import Suspects
 from headpond.state import StateModel
 from headpond.units import Work
@@ -127,7 +127,7 @@ class Scheduler:
         self._last_order = 0
         self.last_step_s: float | None = None
         self._decided_s = 0.0
-        self._full = False
+        self._full = self._short = False
         self._done = self._spared = 0.0
 
     @property
@@ -216,7 +216,9 @@ class Scheduler:
             first = 0
             for (item, units), progress in zip(grants, results, strict=True):
                 first += self._progress(item, units, progress, now_s)
-            held_back = any(item.first_left for item in self.residency.roster)
+            if not all(is_waited_for(item.call) for item, _ in grants):
+                self._standing_aside.shared(took_s, now_s)
+            held_back = not self._short and any(item.first_left for item in self.residency.roster)
             self._pace.observe(steady, first, took_s, held_back=held_back)
         else:
             self.failed_steps_in_a_row += 1
@@ -294,6 +296,7 @@ class Scheduler:
             )
             entries.append(item.waiting)
         self._forecast.check(call, items, now_s, self._longest_wait_s)
+        self._standing_aside.asked(call, now_s)
         self.queue.append(entries)
         self._forecast.admitted(call, items, now_s)
 
@@ -309,9 +312,12 @@ class Scheduler:
     def _compose(self, turn: Turn, now_s: float) -> None:
         group = self._suspects.next_group()
         if not group:
-            group = self._next_group()
+            group = self._next_group(now_s)
             group = group if self._live is None else self._live.beside(group)
-        turn.grants = self._composer.compose(group, self.residency.roster)
+        self._short = self._standing_aside.expects(now_s) and not any(
+            is_waited_for(item.call) for item in group
+        )
+        turn.grants = self._composer.compose(group, self.residency.roster, short=self._short)
         step = self.steps + 1
         for item, _ in turn.grants:
             item.last_step = step
@@ -319,7 +325,7 @@ class Scheduler:
             if item.inlet is not None and item.inlet.pending:
                 turn.inputs.append((item, item.inlet.take()))
 
-    def _next_group(self) -> list[Item]:
+    def _next_group(self, now_s: float) -> list[Item]:
         """Return the group whose turn it is, less the batch work that stands aside.
 
         It does not where others wait for the slots it has: these are free sooner so.
@@ -328,7 +334,7 @@ class Scheduler:
         if self.queue.awaited:
             return roster.next_group()
         for _ in range(len(roster.groups)):
-            if group := self._standing_aside.kept(roster.next_group(), roster):
+            if group := self._standing_aside.kept(roster.next_group(), roster, now_s):
                 return group
         return []
 
