@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from headpond.call import Call, Ended, Event, Output
+from headpond.call import Call, Ended, Event, Output, Priority
 from headpond.engine import Plan
 from headpond.errors import DeadlineExceeded, InvalidRequest, NotReady, WorkerLost
 from headpond.scheduling.answer import LoopAnswer
@@ -84,7 +84,11 @@ class Served:
         )
 
     async def submit(
-        self, *texts: str, stream: bool = False, deadline_s: float = 60.0
+        self,
+        *texts: str,
+        stream: bool = False,
+        deadline_s: float = 60.0,
+        priority: Priority = Priority.NORMAL,
     ) -> LoopAnswer:
         return await self.loop.submit(
             Call(
@@ -93,6 +97,7 @@ class Served:
                 workload="measuring",
                 model="measuring",
                 items=tuple(_item(text) for text in texts),
+                priority=priority,
                 deadline_s=deadline_s,
                 stream=stream,
             )
@@ -261,6 +266,14 @@ async def test_cheap_plans_run_here_and_costly_ones_in_a_thread() -> None:
         for _ in range(5):
             await read(await served.submit("abc"))
         assert served.engine.threads == {"headpond-plan"}
+
+
+async def test_costly_plans_of_batch_work_have_a_thread_that_gives_way() -> None:
+    async with serving() as served:
+        served.engine.plan_s = 0.002
+        events = await read(await served.submit("a", "bc", "def", priority=Priority.BATCH))
+        assert sorted(map(int, map(str, lengths(events)))) == [1, 2, 3]
+        assert served.engine.threads == {"headpond-aside"}
 
 
 async def test_a_large_call_of_costly_plans_sends_no_cheap_one_to_a_thread() -> None:

@@ -21,7 +21,7 @@ have a batch each.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -266,8 +266,8 @@ class Batcher:
     def _holds_back(self, small: bool | None, now_s: float) -> bool:
         """Say whether batch work may not begin a batch on such a lane now."""
         awaited, aside = self.queue.awaited, sum(batch.aside for batch in self._running)
-        if small or (awaited and small is None):
-            return False  # the next batch is theirs, or they go along with it
+        if small:
+            return False
         if self._expecting and 0 < self._lanes - 1 <= aside:
             return True
         if not awaited and aside == len(self._running):
@@ -285,26 +285,31 @@ class Batcher:
         def fits(item: Item) -> bool:
             if small is False and item.call.small:
                 return False
-            if held_back and not is_waited_for(item.call):
-                return False
             return self._reserve(item, batch)
 
-        leader = self.queue.take(fits)
+        leader = self.queue.take(fits, awaited=held_back)
         if leader is None:
             return None
         self._enter(leader, batch)
         key = leader.plan.key
+        if is_waited_for(leader.call):
+            self._follow(leader, batch, fits, held_back)
         # Of batch work the oldest follow, whatever their turns: whole calls end, one by one.
-        while (
-            is_waited_for(leader.call)
-            and (item := self.queue.take(lambda each: each.plan.key == key and fits(each)))
-            is not None
-        ):
-            self._enter(item, batch)
         if small is None:
             self._fill(batch, Bucket(True, key))
         self._fill(batch, Bucket(False, key))
         return batch
+
+    def _follow(
+        self, leader: Item, batch: Batch, fits: Callable[[Item], bool], held_back: bool
+    ) -> None:
+        """Add those whose turns come next, while they may share the leader's batch."""
+
+        def follows(item: Item) -> bool:
+            return item.plan.key == leader.plan.key and fits(item)
+
+        while (item := self.queue.take(follows, awaited=held_back)) is not None:
+            self._enter(item, batch)
 
     def _bucket(self, small: bool) -> Bucket | None:
         """Return the bucket that small calls, or large ones, have waited in longest."""

@@ -31,7 +31,6 @@ class Composer:
       get no more than keeps the step within `stretch` times what it takes without them.
       All others may fill the step, within the record's bound on gaps: those who came
       together share the cost.
-
     - A step that is to be short, for the sake of those who may come during it, carries no
       more of first phases than takes `SHORT_S`.
 
