@@ -47,6 +47,9 @@ CHAT, EMBEDDING = "smollm2-135m", "all-minilm-l6-v2"
 CHAT_TOKENS = 32
 GROUP = 32
 
+QUIET_S = 4.0
+"""After requests that somebody waited for, a batch leaves room for more of them for a while."""
+
 NOTES = (
     "throughput: goal is 0.9 of the engine flat out",
     "online: the goal is a p95 with a batch of at most 1.15 times that without, same round",
@@ -209,6 +212,7 @@ async def throughput(bench: Bench, kind: Kind, bundle: str, rounds: int) -> Fiel
     field: Field = {"batch": {}, "flat out": {}}
     for number in range(rounds):
         field["flat out"][number] = {"records_s": await flat_out(kind)}
+        await asyncio.sleep(QUIET_S)
         field["batch"][number] = {"records_s": await batched(bench, kind, bundle)}
         print(kind.name, {name: rows[number] for name, rows in field.items()}, flush=True)
     return field
