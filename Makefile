@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: install demo test pages check bench chart docs lock
+.PHONY: install demo test fuzz pages check bench chart docs lock
 
 # Set up .venv without starting anything.
 install: $(VENV)/.ready
@@ -15,6 +15,10 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/pytest
+
+# Try the property tests with new examples, where `make test` tries the same ones each time.
+fuzz: $(VENV)/.ready
+	$(BIN)/pytest -m hypothesis --hypothesis-profile=default
 
 # Run what every page of the documentation shows, on a running platform: ten minutes.
 pages: $(VENV)/.ready
