@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: install demo test check bench chart lock
+.PHONY: install demo test fuzz pages check bench chart docs lock
 
 # Set up .venv without starting anything.
 install: $(VENV)/.ready
@@ -16,6 +16,14 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(BIN)/pytest
 
+# Try the property tests with new examples, where `make test` tries the same ones each time.
+fuzz: $(VENV)/.ready
+	$(BIN)/pytest -m hypothesis --hypothesis-profile=default
+
+# Run what every page of the documentation shows, on a running platform: ten minutes.
+pages: $(VENV)/.ready
+	$(BIN)/pytest -m "pages or not pages" tests/e2e/test_pages.py
+
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 
@@ -26,6 +34,11 @@ bench: $(VENV)/.ready
 # Bring what the Helm chart knows of the platform up to date.
 chart: $(VENV)/.ready
 	$(BIN)/python helm/generate.py
+
+# Write the generated pages anew, and all of docs/ as a site to build/site.
+docs: $(VENV)/.ready
+	$(BIN)/python docs/reference.py && $(BIN)/python docs/workloads.py && $(BIN)/python docs/api.py
+	$(BIN)/zensical build --clean --strict
 
 lock:
 	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \

@@ -10,6 +10,8 @@ import json
 import sys
 from collections import Counter
 
+import structlog
+
 from headpond.call import Accepted, Done, Ended, ModelCard, Output
 from headpond.http.app import ASGIApp, build_app
 from headpond.settings import Settings
@@ -53,4 +55,5 @@ async def main(url: str, limit: int, calls: int) -> None:
 
 
 if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

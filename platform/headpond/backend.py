@@ -102,6 +102,8 @@ class LocalBackend:
         snapshot = self.loop.snapshot()
         if snapshot.stuck:
             return "the engine has made no progress in time"
+        if snapshot.lost:
+            return "the engine has lost a process that it computes with"
         if snapshot.stopping:
             return "the replica is shutting down"
         return None

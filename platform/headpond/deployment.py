@@ -83,6 +83,8 @@ class ModelArgs(BaseModel):
             for batch work; the workload's own bound when that is tighter, or this is absent.
         device: `cpu`, `cuda` or `cuda:<index>`; `cuda` reserves one GPU for each replica.
         threads: Compute threads of the engine, and CPUs reserved for each replica.
+        tensor_parallel: How many devices of one machine share the model; each replica
+            reserves as many GPUs, and so many times `threads` CPUs.
         stuck_after_s: A step that runs longer makes the replica unhealthy.
         drain_s: How long a replica that is stopped may finish what it runs.
         sink: The vector store that callers may have their vectors written to.
@@ -98,6 +100,7 @@ class ModelArgs(BaseModel):
     max_wait_s: float | None = Field(default=None, gt=0)
     device: str = "cpu"
     threads: int = Field(default=1, ge=1)
+    tensor_parallel: int = Field(default=1, ge=1, le=64)
     stuck_after_s: float = Field(default=60.0, gt=0)
     drain_s: float = Field(default=30.0, ge=0)
     sink: SinkSettings | None = None
@@ -109,6 +112,7 @@ class ModelArgs(BaseModel):
             max_slots=slots_of(self.max_slots),
             device=self.device,
             threads=self.threads,
+            tensor_parallel=self.tensor_parallel,
         )
 
 
@@ -169,15 +173,16 @@ class Model:
         return load_of(self._backend.loop.snapshot(), self._max_slots)
 
     async def check_health(self) -> None:
-        """End this process when its engine stands still, once its callers are told.
+        """End this process when its engine stands still or is lost, once its callers are told.
 
         Nothing else ends a thread that never returns, and Serve starts a successor at once:
         that it is not well Serve would believe only the third time.
 
         Raises:
-            NotReady: A step has run longer than `stuck_after_s`.
+            NotReady: A step has run longer than `stuck_after_s`, or the engine has lost a
+                process that it computes with.
         """
-        if self._backend.loop.give_up_stuck():
+        if self._backend.loop.give_up():
             asyncio.get_running_loop().call_later(LAST_WORDS_S, os._exit, 1)
             raise NotReady(self._backend.reason)
 
@@ -263,8 +268,8 @@ def build(args: Mapping[str, object] | ModelArgs) -> Application:
         health_check_timeout_s=HEALTH_TIMEOUT_S,
         graceful_shutdown_timeout_s=parsed.drain_s,
         ray_actor_options={
-            "num_cpus": parsed.threads,
-            "num_gpus": 0 if parsed.device == "cpu" else 1,
+            "num_cpus": parsed.threads * parsed.tensor_parallel,
+            "num_gpus": 0 if parsed.device == "cpu" else parsed.tensor_parallel,
         },
     )(serve.ingress()(Model))
     return deployment.bind(parsed)

@@ -106,6 +106,15 @@ def may_wait(item: object) -> bool:
     return getattr(item, "may_wait", False) is True
 
 
+def is_lost(engine: object) -> bool:
+    """Say whether an engine has lost a process that it computes with: it never steps again.
+
+    An engine of which that may become true says so by a property `lost`. Its steps then raise
+    `WorkerLost`, and its replica makes way for another one.
+    """
+    return getattr(engine, "lost", False) is True
+
+
 class Planning(Protocol[Item_contra, Prepared]):
     """The part of an engine that needs no device; both kinds have it."""
 
@@ -261,10 +270,13 @@ class EngineSettings:
         state_bytes: Memory for retained state; the loop never admits more.
         max_slots: The most slots the loop will step at once.
         device: `cpu`, `cuda` or `cuda:<index>`; must be among the record's devices.
-        threads: Compute threads, never more than free cores.
+        threads: Compute threads of each process that computes, never more than free cores.
+        tensor_parallel: How many devices share the model, each with a process of its own;
+            more than 1 only where the record's `fit.tensor_parallel` says so.
     """
 
     state_bytes: int
     max_slots: int = 64
     device: str = "cpu"
     threads: int = 1
+    tensor_parallel: int = 1

@@ -238,6 +238,8 @@ class Overloaded(HeadpondError):
 class OutOfMemory(Overloaded):
     """The replica has not enough memory for this now."""
 
+    code = "out_of_memory"
+
 
 class StoreUnavailable(Overloaded):
     """The vector store did not take the vectors; sending the call again is safe."""

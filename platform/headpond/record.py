@@ -132,6 +132,7 @@ class Fit:
         process_bytes: What a replica's process takes besides, measured: Python, Ray and the
             libraries of the engine that computes a bundle. None while nobody has measured it.
         efficiency: The share of the floor's speed that engines reach, measured; plans go by it.
+        tensor_parallel: Whether several devices can share one model.
     """
 
     devices: tuple[str, ...]
@@ -140,6 +141,7 @@ class Fit:
     static_bytes: tuple[str, ...]
     process_bytes: Callable[[Execution], int] | None = None
     efficiency: float = 0.5
+    tensor_parallel: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

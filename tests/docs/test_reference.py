@@ -1,4 +1,4 @@
-"""The generated reference says what the docstrings say."""
+"""The generated pages say what docstrings, records and schemas say."""
 
 from __future__ import annotations
 
@@ -6,13 +6,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+SAYS = {
+    "reference.py": (
+        "client.md",
+        ("## Client", "| `deadline_s`: `float \\| None`", "### listen", "raises `OSError`"),
+    ),
+    "workloads.py": (
+        "workloads.md",
+        ('queue[("queue")] --> prefill(["prefill"])', "`kv_cache`: layers x 2 x tokens"),
+    ),
+    "api.py": ("api.md", ("### POST /v1/chat/completions", "| `model` | string | required. |")),
+}
 
 
-def test_the_clients_reference_is_current() -> None:
-    command = [sys.executable, "docs/reference.py", "--check"]
+@pytest.mark.parametrize("script", SAYS)
+def test_a_generated_page_is_current(script: str) -> None:
+    command = [sys.executable, f"docs/{script}", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    page = (ROOT / "docs/reference/client.md").read_text()
-    for part in ("## Client", "| `deadline_s`: `float \\| None`", "### listen", "raises `OSError`"):
+    name, parts = SAYS[script]
+    page = (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
+    for part in parts:
         assert part in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ def test_demo_shows_one_working_call_per_workload_and_stops(tmp_path: Path) -> N
     done = subprocess.run(
         [*command, "--port", str(free_port())],
         cwd=Path(__file__).parents[2],
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=300,

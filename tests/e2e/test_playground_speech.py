@@ -61,7 +61,7 @@ async def test_a_microphone_is_written_down_while_it_speaks(
     await stop.click()
     start = panel.get_by_role("button", name="Start microphone")
     await expect(start).to_be_enabled(timeout=WAIT_MS)
-    await expect(panel.get_by_role("alert")).to_have_text("")
+    await expect(panel.locator(".alert")).to_have_text("")
     texts = [each for each in await seen.json_value() if each["stable"] or each["revisable"]]
     assert len(texts) > 1
     assert texts[-1] == {"stable": text, "revisable": ""}, "the last partial text turned final"

@@ -244,7 +244,7 @@ def check_labels(text: str) -> None:
         value
         for name, labels, _ in samples(text)
         for label, value in labels.items()
-        if label in ("outcome", "code") and name.startswith("headpond_")
+        if label in ("outcome", "code") and re.match(r"headpond_(http_)?(finished|refused)", name)
     }
     assert words <= {
         "ok",

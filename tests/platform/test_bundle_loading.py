@@ -294,6 +294,13 @@ def test_a_device_that_the_workload_does_not_run_on_is_refused(
         load_engine(record, open_bundle(locked), replace(SETTINGS, device="cuda:1"))
 
 
+def test_sharing_a_model_that_only_one_device_computes_is_refused(
+    locked: Path, record: WorkloadRecord
+) -> None:
+    with pytest.raises(BundleError, match="tensor_parallel must be 1"):
+        load_engine(record, open_bundle(locked), replace(SETTINGS, tensor_parallel=2))
+
+
 @pytest.mark.parametrize(
     ("engine", "says"),
     [

@@ -22,7 +22,7 @@ from headpond.testing.scripted import ScriptedBackend
 from headpond.units import Work
 
 BUNDLE = "small@1+0123456789ab"
-OPEN = {"keys": [{"key_sha256": hash_key("k"), "tenant": "acme"}]}
+OPEN = {"keys": [{"key_sha256": hash_key("k"), "tenant": "acme", "metrics": True}]}
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ async def send(app: ASGIApp, method: str, path: str) -> AsgiRequest:
     ).run(app)
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/v1/toy/", "/v1/toy/x", "/metrics/", "/%00"])
+@pytest.mark.parametrize("path", ["/nothing", "/v1/toy/", "/v1/toy/x", "/metrics/", "/%00"])
 async def test_an_unknown_path_is_a_404_envelope(app: ASGIApp, path: str) -> None:
     request = await send(app, "POST", path)
     assert request.status == 404
@@ -40,6 +40,7 @@ async def test_an_unknown_path_is_a_404_envelope(app: ASGIApp, path: str) -> Non
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
+        ("POST", "/", "GET, HEAD"),
         ("GET", "/v1/toy", "POST"),
         ("HEAD", "/v1/toy", "POST"),
         ("DELETE", "/v1/toy", "POST"),

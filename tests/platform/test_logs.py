@@ -45,8 +45,9 @@ REPORT = CallReport(
 def _restore() -> Iterator[None]:
     ours = logging.getLogger("headpond")
     handlers, propagate, level = ours.handlers, ours.propagate, ours.level
+    before = structlog.get_config()
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)
     ours.handlers, ours.propagate = handlers, propagate
     ours.setLevel(level)
 

@@ -52,6 +52,7 @@ class GatedEngine(EchoEngine):
         self.released = 0
         self.threads: set[str] = set()
         self.on_step: Callable[[], None] = lambda: None
+        self.lost = False
         self.plan_s = 0.0
         self.may_plan = threading.Event()
         self.may_plan.set()
@@ -308,9 +309,9 @@ async def test_a_stuck_engine_fails_what_it_works_on_and_lets_go_of_what_waits()
         running = [await served.submit(f"n{at}", chunks=2, deadline_s=1e5) for at in range(8)]
         await asyncio.to_thread(engine.in_step.wait)
         waiting = await served.submit("late", deadline_s=1e5)
-        assert not served.loop.give_up_stuck()
+        assert not served.loop.give_up()
         clock.advance(5.1)
-        assert served.loop.give_up_stuck()
+        assert served.loop.give_up()
         outcomes = []
         for answer in (*running, waiting):
             with pytest.raises((EngineFailed, WorkerLost)) as raised:
@@ -324,6 +325,22 @@ async def test_a_stuck_engine_fails_what_it_works_on_and_lets_go_of_what_waits()
         assert served.loop.snapshot().state_held_bytes == 0
         assert text_of(await read(await served.submit())) == "hello"
         assert len(served.reports) == 10
+
+
+async def test_a_lost_engine_loses_what_it_works_on_and_takes_nothing_more() -> None:
+    engine = GatedEngine(steps=0)
+    async with serving(engine) as served:
+        answers = [await served.submit(f"n{at}", chunks=2, deadline_s=1e5) for at in range(2)]
+        await asyncio.to_thread(engine.in_step.wait)
+        assert not served.loop.give_up()
+        engine.lost = True
+        with pytest.raises(NotReady, match="does not run"):
+            await served.submit()
+        assert served.loop.snapshot().lost
+        assert served.loop.give_up()
+        for answer in answers:
+            with pytest.raises(WorkerLost):
+                await read(answer)
 
 
 async def test_a_step_that_never_ends_does_not_keep_its_reader_forever() -> None:

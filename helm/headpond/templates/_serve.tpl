@@ -88,8 +88,10 @@
 {{- $device := include "headpond.device" (dict "model" . "pods" $pods) -}}
 {{- $bundle := include "headpond.bundle" (dict "root" $root "name" .bundle) | fromJson -}}
 {{- $args := merge (dict "bundle" $bundle.path "alias" $alias "settings" $settings "device" $device) (.args | default dict) -}}
-{{- $cpus := include "headpond.cpus" (dict "entry" . "shared" ((.args | default dict).threads | default 1)) | float64 -}}
-{{- $actor := dict "num_cpus" $cpus "num_gpus" (ternary 0 1 (eq $device "cpu")) -}}
+{{- $modelArgs := .args | default dict -}}
+{{- $devices := $modelArgs.tensor_parallel | default 1 | int -}}
+{{- $cpus := include "headpond.cpus" (dict "entry" . "shared" (mul $devices ($modelArgs.threads | default 1))) | float64 -}}
+{{- $actor := dict "num_cpus" $cpus "num_gpus" (ternary 0 $devices (eq $device "cpu")) -}}
 {{- $options := include "headpond.replicas" (dict "root" $root "of" .) | fromJson -}}
 {{- $deployment := include "headpond.deployment" (dict "name" "Model" "options" $options "actor" $actor "group" $group) | fromJson -}}
 {{- $applications = append $applications (dict "name" .name "route_prefix" (printf "/models/%s" $alias) "import_path" "headpond.deployment:build" "args" $args "deployments" (list $deployment)) -}}

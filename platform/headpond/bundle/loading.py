@@ -41,13 +41,18 @@ def start_engine(record: WorkloadRecord, bundle: Bundle, settings: EngineSetting
     """Import the record's engine and load the bundle, unchecked.
 
     Raises:
-        BundleError: The device is none the workload runs on, or the engine refuses the bundle.
+        BundleError: The device is none the workload runs on, or it can't be shared by several,
+            or the engine refuses the bundle.
         DeclarationError: The record's `engine` names nothing that can be called.
     """
     if settings.device.partition(":")[0] not in record.fit.devices:
         raise BundleError(
             f"{record.name} runs on {', '.join(record.fit.devices)}, not on {settings.device!r}",
             param="device",
+        )
+    if settings.tensor_parallel > 1 and not record.fit.tensor_parallel:
+        raise BundleError(
+            f"{record.name} runs on one device, tensor_parallel must be 1", param="tensor_parallel"
         )
     load = cast("Loader", named_function(record, "engine", record.engine))
     return load(bundle, settings)

@@ -48,6 +48,7 @@ class Database:
             clock: Unix time for SQLite; PostgreSQL's own clock is the time elsewhere.
 
         Raises:
+            JobsTooNew: A newer version has changed the tables.
             JobsUnavailable: The database did not answer in time.
         """
         engine = _engine(url)

@@ -11,6 +11,12 @@ class JobsUnavailable(Overloaded):
     code = "jobs_unavailable"
 
 
+class JobsTooNew(HeadpondError):
+    """The store of jobs was brought up to date by a newer headpond: run that, or name another store."""
+
+    code = "jobs_too_new"
+
+
 class ObjectsUnavailable(Overloaded):
     """The object store does not answer."""
 

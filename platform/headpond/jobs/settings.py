@@ -40,6 +40,7 @@ class JobStore(BaseModel):
         """Connect, and bring the tables up to date.
 
         Raises:
+            JobsTooNew: A newer version has changed the tables.
             JobsUnavailable: The database did not answer in time.
         """
         url = self.database or f"sqlite:///{self._folder / 'jobs.db'}"

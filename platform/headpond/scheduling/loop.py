@@ -141,18 +141,20 @@ class Loop:
         if self._writes is not None:
             await self._writes.close(until_s - self._clock())
 
-    def give_up_stuck(self) -> bool:
-        """End all calls when the engine is stuck, and say whether it is.
+    def give_up(self) -> bool:
+        """End all calls when the engine is stuck or lost, and say whether it is.
 
-        Those that the engine works on fail: one of them may be what it is stuck in, and would
-        only take the next replica with it. Those that wait are lost, and can be sent again.
+        Those that a stuck engine works on fail: one of them may be what it is stuck in, and
+        would only take the next replica with it. The others are lost, and can be sent again.
         """
-        stuck = self.snapshot().stuck
-        for live in list(self._answers) if stuck else ():
-            error = EngineFailed("the engine stood still") if live.scheduled else WorkerLost()
+        snapshot = self.snapshot()
+        over = snapshot.stuck or snapshot.lost
+        for live in list(self._answers) if over else ():
+            blamed = live.scheduled and not snapshot.lost
+            error = EngineFailed("the engine stood still") if blamed else WorkerLost()
             self._worker.cancel(live, error)  # in case it ever goes on
             self._give_up(live, error)
-        return stuck
+        return over
 
     def snapshot(self) -> LoopSnapshot:
         """Return how the loop stands, without waiting for the engine."""

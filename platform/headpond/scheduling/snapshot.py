@@ -31,6 +31,7 @@ class LoopSnapshot:
         received: Calls that came, whatever became of them.
         drain_rate: Weighed work that ends per busy second while there is enough to do; None
             until measured.
+        lost: Whether the engine has lost a process that it computes with.
     """
 
     queued_calls: int
@@ -52,3 +53,4 @@ class LoopSnapshot:
     refused: Mapping[str, int]
     drain_rate: float | None
     received: int = 0
+    lost: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from headpond.admission.backlog import Backlog, Wait
 from headpond.call import Claim
+from headpond.engine import is_lost
 from headpond.errors import HeadpondError
 from headpond.scheduling.driver import Driver
 from headpond.scheduling.niceness import COMPUTING, give_way
@@ -46,6 +47,7 @@ class EngineThread:
             deliver: Called on the thread, once a turn or twice, with what callers get.
             ended: Called on the thread when it ends, whatever the reason.
         """
+        self._engine = engine
         self._scheduler = scheduler
         self._clock = clock
         self._stuck_after_s = stuck_after_s
@@ -78,7 +80,8 @@ class EngineThread:
         Raises:
             NotReady: Being stopped, not running, or stuck.
         """
-        refuse_unready(stopping=self._stopping, alive=self.alive, stuck=self._stuck(now_s))
+        alive = self.alive and not is_lost(self._engine)
+        refuse_unready(stopping=self._stopping, alive=alive, stuck=self._stuck(now_s))
 
     def offer(self, call: LiveCall, now_s: float) -> Delivery | None:
         """Let a planned call wait for its turns; return it whole when it needs none.
@@ -167,6 +170,7 @@ class EngineThread:
                 finished=dict(scheduler.finished),
                 refused=refused,
                 drain_rate=scheduler.drain.per_s,
+                lost=is_lost(self._engine),
             )
 
     def _busy_s(self, now_s: float) -> float | None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from headpond.errors import InvalidRequest, NotFound
 from headpond.jobs.claim import Span
 from headpond.jobs.database import Database
-from headpond.jobs.errors import FileInUse, IdempotencyConflict, JobsUnavailable
+from headpond.jobs.errors import FileInUse, IdempotencyConflict, JobsTooNew, JobsUnavailable
 from headpond.jobs.job import JobStatus, NewFile, NewJob, StoredFile
 from headpond.jobs.leases import Leases
 from headpond.jobs.results import Results
@@ -176,3 +176,14 @@ async def test_the_migrations_make_the_tables_that_the_code_knows(database: Data
         return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
     assert await database.read(differences) == []
+
+
+async def test_tables_of_a_newer_version_are_left_as_they_are(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    database = Database.open(url)
+    await database.write(
+        lambda it, _: it.execute(text("UPDATE alembic_version SET version_num = '9'"))
+    )
+    database.close()
+    with pytest.raises(JobsTooNew, match="newer headpond"):
+        Database.open(url)

@@ -102,13 +102,14 @@ def test_sdxl_equals_its_pipeline(tmp_path: Path, zeros: bool) -> None:
     compare(load(bundle, SETTINGS), pipeline)
 
 
-def test_sd3_equals_its_pipeline(tmp_path: Path) -> None:
+def sd3(folder: Path, schedule: dict[str, Any]) -> tuple[DiffusionEngine, Any]:
+    """Return the engine of a random SD3, and diffusers' pipeline of the same networks."""
     networks = random_models.sd3()
     bundle = random_models.written(
-        tmp_path,
+        folder,
         "StableDiffusion3Pipeline",
         networks,
-        schedule={"shift": 3.0},
+        schedule=schedule,
         schedulers=["flow_match_euler"],
         options={"empty_tokens": 8},
     )
@@ -119,9 +120,14 @@ def test_sd3_equals_its_pipeline(tmp_path: Path) -> None:
         tokenizer_2=parts().tokenizer,
         text_encoder_3=None,
         tokenizer_3=None,
-        scheduler=scheduler_of(Scheduler.FLOW_MATCH_EULER, {"shift": 3.0}),
+        scheduler=scheduler_of(Scheduler.FLOW_MATCH_EULER, schedule),
     )
-    compare(load(bundle, SETTINGS), pipeline, max_sequence_length=8)
+    return load(bundle, SETTINGS), pipeline
+
+
+def test_sd3_equals_its_pipeline(tmp_path: Path) -> None:
+    engine, pipeline = sd3(tmp_path, {"shift": 3.0})
+    compare(engine, pipeline, max_sequence_length=8)
 
 
 SHIFTED = {
@@ -135,25 +141,7 @@ SHIFTED = {
 
 
 def test_sd3_is_shifted_by_the_size_of_the_picture(tmp_path: Path) -> None:
-    networks = random_models.sd3()
-    bundle = random_models.written(
-        tmp_path,
-        "StableDiffusion3Pipeline",
-        networks,
-        schedule=SHIFTED,
-        schedulers=["flow_match_euler"],
-        options={"empty_tokens": 8},
-    )
-    kind: Any = StableDiffusion3Pipeline
-    pipeline = kind(
-        **networks,
-        tokenizer=parts().tokenizer,
-        tokenizer_2=parts().tokenizer,
-        text_encoder_3=None,
-        tokenizer_3=None,
-        scheduler=scheduler_of(Scheduler.FLOW_MATCH_EULER, SHIFTED),
-    )
-    engine = load(bundle, SETTINGS)
+    engine, pipeline = sd3(tmp_path, SHIFTED)
     wide = engine.plan(PICTURES[3], "").prepared.table
     square = engine.plan(PICTURES[0], "").prepared.table
     assert wide.timesteps != square.timesteps

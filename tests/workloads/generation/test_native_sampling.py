@@ -68,6 +68,14 @@ def near(logits: torch.Tensor, sampling: Sampling, uniform: float, token: int) -
     }
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_masked_token_is_never_drawn_however_high_the_uniform(seed: int) -> None:
+    logits = torch.randn(1, 15, generator=torch.Generator().manual_seed(seed)) * 30
+    logits[:, 3::11] = float("-inf")
+    (token,) = draw(logits, [Sampling(temperature=1.0, top_k=50)], [1 - 2**-53])
+    assert token not in (3, 14)
+
+
 def test_draws_follow_the_distribution() -> None:
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0, float("-inf")]])
     uniforms = [(at + 0.5) / 1000 for at in range(1000)]

@@ -22,7 +22,7 @@ from headpond_workloads.generation.engine.blocks import BlockPool, BlocksExhaust
 from headpond_workloads.generation.engine.conversation import Conversation, Ways
 from headpond_workloads.generation.engine.draft_model import DraftModel
 from headpond_workloads.generation.engine.engine import GenerationEngine
-from headpond_workloads.generation.engine.forward import CacheMemory, Span
+from headpond_workloads.generation.engine.forward import CacheMemory, Forward, Span
 from headpond_workloads.generation.engine.grammar import Grammars
 from headpond_workloads.generation.engine.limits import Limits
 from headpond_workloads.generation.engine.prefix import PrefixCache
@@ -138,7 +138,7 @@ def make(method: str, *, prefix: bool) -> tuple[GenerationEngine, Hash]:
     engine = GenerationEngine(
         tokenizer=tokenizer(),
         conversation=Conversation(Ways(), grammars()),
-        runner=runner,
+        forward=Forward(runner=runner, cache=memory),
         blocks=BlockManager(pool, caches, PrefixCache(pool, BLOCK, ("x",)) if prefix else None),
         limits=Limits(context_tokens=BLOCKS * BLOCK, vocab_tokens=VOCAB),
         eos_ids=frozenset({0}),

@@ -305,6 +305,11 @@ def test_settings_change_while_sound_is_heard() -> None:
     ("sound", "param"),
     [
         ({"noise_reduction": {"type": "near_field"}}, "noise_reduction"),
+        ({"noise_reduction": []}, "noise_reduction"),
+        ({"noise_reduction": {}}, "noise_reduction"),
+        ({"transcription": {"delay": False}}, "transcription.delay"),
+        ({"transcription": {"keywords": ""}}, "transcription.keywords"),
+        ({"turn_detection": {"eagerness": 0}}, "turn_detection.eagerness"),
         ({"transcription": {"delay": "low"}}, "transcription.delay"),
         ({"transcription": {"keywords": ["a"]}}, "transcription.keywords"),
         ({"transcription": {"languages": ["a"]}}, "transcription.languages"),

@@ -130,6 +130,7 @@ record = WorkloadRecord(
         limited_by=Limiter.MEMORY_BANDWIDTH,
         static_bytes=("weight_bytes",),
         process_bytes=process_bytes,
+        tensor_parallel=True,
     ),
     overload=Overload(
         queue_limit=Work(input_tokens=131_072, output_tokens=65_536),

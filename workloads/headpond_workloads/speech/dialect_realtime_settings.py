@@ -152,7 +152,7 @@ def _refuse_unsupported(settings: SessionSettings) -> None:
         "session.include": settings.include,
     }
     for param, value in asked.items():
-        if value:
+        if value is not None and value != ():
             name = param.rpartition(".")[2]
             raise UnsupportedParameter(f"{name} is not supported", param=param)
     if turns is not None and turns.type != "server_vad":

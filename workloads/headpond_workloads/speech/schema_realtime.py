@@ -128,9 +128,9 @@ class TranscriptionSettings(Settings):
     model: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     language: Language | None = None
     prompt: Prompt | None = None
-    delay: JsonValue = None
-    keywords: JsonValue = None
-    languages: JsonValue = None
+    delay: str | None = None
+    keywords: tuple[str, ...] | None = None
+    languages: tuple[str, ...] | None = None
 
 
 class TurnDetection(Settings):
@@ -142,8 +142,8 @@ class TurnDetection(Settings):
     silence_duration_ms: SilenceMs = 500
     create_response: bool | None = None
     interrupt_response: bool | None = None
-    idle_timeout_ms: JsonValue = None
-    eagerness: JsonValue = None
+    idle_timeout_ms: float | None = None
+    eagerness: str | None = None
 
 
 class AudioInput(Settings):
@@ -152,7 +152,7 @@ class AudioInput(Settings):
     nullable: ClassVar[frozenset[str]] = frozenset({"turn_detection"})
 
     format: AudioFormat = Field(default_factory=lambda: AudioFormat(rate=PCM_RATE_HZ))
-    noise_reduction: JsonValue = None
+    noise_reduction: Mapping[str, JsonValue] | None = None
     transcription: TranscriptionSettings = Field(default_factory=TranscriptionSettings)
     turn_detection: TurnDetection | None = Field(default_factory=TurnDetection)
 

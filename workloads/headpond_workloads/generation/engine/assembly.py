@@ -35,7 +35,7 @@ def open_model(
         BundleError: The options ask for what can't be, or the files don't make a model that
             can be served.
     """
-    needed_for, torch_for = _needs_native(options), _needs_torch(options)
+    needed_for, torch_for = _needs_native(options), _needs_torch(options, settings)
     if needed_for is not None and torch_for is not None:
         raise BundleError(
             f"{needed_for} needs the native kernels, {torch_for} those of torch",
@@ -52,6 +52,10 @@ def open_model(
                     ) from reason
                 logger.warning("computing with transformers' modules: %s", reason)
         # Most replicas never need torch, and it takes much memory and time.
+        if settings.tensor_parallel > 1:
+            from headpond_workloads.generation.engine.parallel import open_parallel  # noqa: PLC0415
+
+            return open_parallel(folder, bundle, options, settings, block_tokens)
         from headpond_workloads.generation.engine.torch_model import open_torch  # noqa: PLC0415
 
         return open_torch(folder, bundle, options, settings, block_tokens)
@@ -68,7 +72,9 @@ def assemble(opened: Opened, blocks: int, options: Options) -> Forward:
     return opened.make(opened.shape, blocks)
 
 
-def _needs_torch(options: Options) -> str | None:
+def _needs_torch(options: Options, settings: EngineSettings) -> str | None:
+    if settings.tensor_parallel > 1:
+        return f"tensor_parallel: {settings.tensor_parallel}"
     if options.attention is not None:
         return f"attention: {options.attention}"
     if options.cuda_graphs is True:

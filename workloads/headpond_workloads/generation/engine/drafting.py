@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tokenizers import Tokenizer
 
@@ -71,7 +71,8 @@ def load_drafting(target: Target, options: Options, settings: EngineSettings) ->
 
 def _load_draft(bundle: Bundle, target: Target, settings: EngineSettings) -> DraftModel:
     options = options_of(bundle.manifest)
-    opened = open_model(bundle, options, settings, target.block_tokens)
+    whole = replace(settings, tensor_parallel=1)  # it is small
+    opened = open_model(bundle, options, whole, target.block_tokens)
     if _tokens(opened.reading) != _tokens(target.reading):
         raise BundleError(
             f"the draft bundle {bundle.manifest.ref} has other tokens than its target",

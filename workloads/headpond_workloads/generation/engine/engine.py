@@ -11,7 +11,7 @@ from headpond.units import Work
 from headpond_workloads.generation.engine.block_manager import BlockManager
 from headpond_workloads.generation.engine.conversation import Conversation
 from headpond_workloads.generation.engine.fixtures import item_of_fixture
-from headpond_workloads.generation.engine.forward import Runner
+from headpond_workloads.generation.engine.forward import Forward
 from headpond_workloads.generation.engine.limits import Limits
 from headpond_workloads.generation.engine.output import OutputWriter
 from headpond_workloads.generation.engine.rows import draw, span, split
@@ -43,7 +43,7 @@ class GenerationEngine:
         *,
         tokenizer: Tokenizer,
         conversation: Conversation,
-        runner: Runner,
+        forward: Forward,
         blocks: BlockManager,
         limits: Limits,
         eos_ids: frozenset[int],
@@ -55,7 +55,7 @@ class GenerationEngine:
         Args:
             tokenizer: Reads prompts.
             conversation: The model's ways of calling tools and of reasoning.
-            runner: Computes the model, over the memory of the blocks.
+            forward: Computes the model, over the memory of the blocks.
             blocks: The KV blocks; all are free.
             limits: What can be asked for.
             eos_ids: The tokens that end a sequence.
@@ -64,7 +64,9 @@ class GenerationEngine:
         """
         self._tokenizer = tokenizer
         self._conversation = conversation
-        self._runner = runner
+        self._runner = forward.runner
+        self._lost = forward.lost
+        self._close = forward.close
         self._blocks = blocks
         self._limits = limits
         self._symbols = symbols
@@ -76,6 +78,15 @@ class GenerationEngine:
     def symbols(self) -> Mapping[str, int]:
         """What the loaded model is, in the record's symbols."""
         return self._symbols
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has lost a process that it computes with; see `headpond.engine.is_lost`."""
+        return self._lost()
+
+    def close(self) -> None:
+        """End the processes that it computes with, if any; they end with this one, too."""
+        self._close()
 
     @property
     def free_blocks(self) -> int:
@@ -172,6 +183,7 @@ class GenerationEngine:
 
         Raises:
             BlocksExhausted: The slots need more blocks than there are; none advanced.
+            WorkerLost: A process that it computes with is lost; see `lost`.
         """
         portions = self._blocks.portions(quanta)
         if self._speculation is not None:

@@ -61,6 +61,14 @@ class CacheMemory(Protocol):
         ...
 
 
+def _never() -> bool:
+    return False
+
+
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, kw_only=True)
 class Forward:
     """What `GenerationEngine` computes with.
@@ -68,10 +76,14 @@ class Forward:
     Attributes:
         runner: Computes steps.
         cache: The memory of keys and values that it reads and writes.
+        lost: Whether it has lost a process that it computes with, and never computes again.
+        close: Ends the processes that it computes with, if any; they also end with this one.
     """
 
     runner: Runner
     cache: CacheMemory
+    lost: Callable[[], bool] = _never
+    close: Callable[[], None] = _nothing
 
 
 @dataclass(frozen=True, kw_only=True)

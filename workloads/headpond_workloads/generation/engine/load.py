@@ -58,7 +58,7 @@ def load(bundle: Bundle, settings: EngineSettings) -> GenerationEngine:
     return GenerationEngine(
         tokenizer=tokenizer,
         conversation=Conversation(ways, grammars),
-        runner=forward.runner,
+        forward=forward,
         blocks=_manager(bundle, options, blocks, (forward.cache, *drafting.caches)),
         speculation=drafting.speculation,
         limits=_limits(symbols, bundle, settings, options),

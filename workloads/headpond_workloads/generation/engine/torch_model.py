@@ -9,16 +9,12 @@ import torch
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings
 from headpond.errors import BundleError
-from headpond_workloads.generation.engine.attention import Attention
 from headpond_workloads.generation.engine.cuda_graphs import recorder_of
-from headpond_workloads.generation.engine.flex_attention import FlexAttention, check_flex
+from headpond_workloads.generation.engine.flex_attention import check_flex
 from headpond_workloads.generation.engine.forward import Forward, Opened
-from headpond_workloads.generation.engine.kv_cache import KvCache
 from headpond_workloads.generation.engine.kv_shape import KvShape
 from headpond_workloads.generation.engine.options import Options
-from headpond_workloads.generation.engine.runner import ModelRunner
-from headpond_workloads.generation.engine.sdpa_attention import SdpaAttention
-from headpond_workloads.generation.engine.static_decode import StaticDecode
+from headpond_workloads.generation.engine.torch_forward import forward_over
 from headpond_workloads.generation.engine.transformers_reading import reading_of
 from headpond_workloads.generation.engine.weights import load_model, load_tokenizer
 
@@ -50,21 +46,19 @@ def open_torch(
     model = load_model(folder, execution.architecture, execution.dtype, device)
     reading = reading_of(model, load_tokenizer(folder))
     recorder = recorder_of(options.cuda_graphs, model.device)
-    if options.attention == "flex":
+    attention = options.attention or "sdpa"
+    if attention == "flex":
         check_flex(reading.kv_shape(block_tokens), model.device)
 
     def make(shape: KvShape, blocks: int) -> Forward:
-        cache = KvCache(shape, blocks, model.device)
-        max_blocks = min(-(-reading.context_tokens // shape.block_tokens), blocks)
-        attention: Attention = SdpaAttention(cache)
-        if options.attention == "flex":
-            attention = FlexAttention(cache, max_blocks)
-        decode = None
-        if recorder is not None:
-            max_rows = min(settings.max_slots, blocks)
-            decode = StaticDecode(
-                model, cache, attention, recorder, max_rows=max_rows, max_blocks=max_blocks
-            )
-        return Forward(runner=ModelRunner(model, cache, attention, decode), cache=cache)
+        return forward_over(
+            model,
+            shape,
+            blocks,
+            attention=attention,
+            max_blocks=min(-(-reading.context_tokens // shape.block_tokens), blocks),
+            recorder=recorder,
+            max_rows=min(settings.max_slots, blocks),
+        )
 
     return Opened(reading=reading, shape=reading.kv_shape(block_tokens), make=make)

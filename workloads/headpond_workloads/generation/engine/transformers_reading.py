@@ -38,7 +38,8 @@ def reading_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Re
     plain = plain_logits(model)
     config: PretrainedConfig = model.config.get_text_config()
     heads = config.num_attention_heads
-    parameters = {each.data_ptr(): each for each in model.parameters()}
+    shared = (model.tp_size or 1) > 1  # its parameters say the sizes of the whole ones
+    parameters = {id(each) if shared else each.data_ptr(): each for each in model.parameters()}
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     linears = [
         each.weight for each in model.modules() if isinstance(each, nn.Linear) and each is not head
@@ -57,7 +58,7 @@ def reading_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Re
         eos_ids=tuple(sorted(set(_listed(model.generation_config, model.config)))),
         plain=plain.numpy().tobytes(),
         tokenizer=tokenizer_reading_of(tokenizer),
-        decoder=decoder_reading_of(model) if type(model).__name__ in ARCHITECTURES else None,
+        decoder=None if shared else _decoder_of(model),
     )
 
 
@@ -71,6 +72,10 @@ def tokenizer_reading_of(tokenizer: PreTrainedTokenizerFast) -> TokenizerReading
         chat_control_tokens=tokenizer.chat_control_tokens,
         splits_special=tokenizer.split_special_tokens,
     )
+
+
+def _decoder_of(model: PreTrainedModel) -> DecoderReading | None:
+    return decoder_reading_of(model) if type(model).__name__ in ARCHITECTURES else None
 
 
 def decoder_reading_of(model: PreTrainedModel) -> DecoderReading:

@@ -14,6 +14,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
 from headpond.errors import BundleError
@@ -28,6 +29,28 @@ def load_model(
     Raises:
         BundleError: It is not the architecture that it should be, or none that is served.
     """
+    model = _load(folder, architecture, dtype)
+    nn.Module.to(model, device)  # in place, as is eval; transformers' own are not typed
+    nn.Module.eval(model)
+    return model
+
+
+def load_share(folder: Path, architecture: str, dtype: str, ranks: int) -> PreTrainedModel:
+    """Load this rank's share of the model, with the paged attention.
+
+    Called by every rank of a torch process group that is there.
+
+    Raises:
+        BundleError: As `load_model`, or transformers has no plan to share it.
+    """
+    model = _load(folder, architecture, dtype, DistributedConfig(tp_size=ranks))
+    nn.Module.eval(model)
+    return model
+
+
+def _load(
+    folder: Path, architecture: str, dtype: str, distributed: DistributedConfig | None = None
+) -> PreTrainedModel:
     disable_progress_bar()  # type: ignore[no-untyped-call]
     config = AutoConfig.from_pretrained(folder)
     found = (getattr(config, "architectures", None) or [architecture])[0]
@@ -43,6 +66,7 @@ def load_model(
             attn_implementation=ATTENTION,
             use_safetensors=True,
             local_files_only=True,
+            distributed_config=distributed,
         )
     except ValueError as error:
         raise BundleError(
@@ -53,8 +77,6 @@ def load_model(
             f"the bundle says {architecture}, its files make {type(model).__name__}",
             param="execution.architecture",
         )
-    nn.Module.to(model, device)  # in place, as is eval; transformers' own are not typed
-    nn.Module.eval(model)
     return model
 
 

@@ -26,7 +26,7 @@ export class Reply {
     // The whole answer is said at its end: single tokens would be stammered.
     this.#said.setAttribute("aria-busy", "true");
     const who = make("span.unseen", {}, "Model: ");
-    this.element = make("div.turn.assistant", {}, who, this.#said, this.#pace);
+    this.element = make("div.turn.assistant", {}, who, this.#pace, this.#said);
   }
 
   /** Add a piece; with log-probabilities, each of its tokens shows how sure it is. */

@@ -25,7 +25,7 @@ export async function mount(root, platform) {
 class Panel {
   #platform;
   #model;
-  #toggle = make("button.primary", { type: "button" }, "Start microphone");
+  #toggle = make("button.primary.toggle", { type: "button" }, "Start microphone");
   #example = make("button", { type: "button" }, "Try the example");
   #drop;
   #canvas = make("canvas.wave", { role: "img", "aria-label": "Waveform of the sound" });

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <vector>
 
 #include "functions.hpp"
@@ -115,7 +116,8 @@ class Sampler {
 
   void collect(int count, float bar) {
     candidates_.clear();
-    const __m512 least = _mm512_set1_ps(bar);
+    // A token without weight is never a candidate, whatever rounding makes of the sums.
+    const __m512 least = _mm512_set1_ps(std::max(bar, std::numeric_limits<float>::min()));
     for (int at = 0; at < count; at += 16) {
       uint32_t found = _mm512_cmp_ps_mask(_mm512_loadu_ps(weight_.data() + at), least, _CMP_GE_OQ);
       for (; found; found &= found - 1) {
