@@ -23,6 +23,10 @@ RAY_ENV: Mapping[str, str] = {
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     # Workers otherwise run at nice 15 and lose every contest for a core.
     "RAY_worker_niceness": "0",
+    # uvloop takes one new connection in each of its rounds (libuv since 1.46), asyncio all that
+    # there are: with rounds of 30 ms under load, connections came to wait for seconds, and
+    # were lost.
+    "RAY_USE_UVLOOP": "0",
     # Headers that Serve could not decode would be a 500 before any app sees them; sockets
     # that are read no faster than input is taken in. See `headpond.serve_edge`.
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "headpond.serve_edge:before_serve",

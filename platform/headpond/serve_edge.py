@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headpond.errors import Overloaded
 from headpond.http.headers import request_id
 from headpond.jobs_wire import FILES_PATH
+from headpond.shedding import LateLoop, Shedding
 
 _REQUEST_ID = b"x-request-id"
 _DISCONNECT_DISABLED = b"x-request-disconnect-disabled"
@@ -22,9 +26,64 @@ _STEERING = frozenset(
 """Headers by which a caller could change how Serve treats a request; none of them is ours."""
 
 
+SHED = "headpond.shed"
+
+_REFUSAL = json.dumps(
+    {
+        "error": {
+            "message": "More requests come than the server can look at.",
+            "type": Overloaded.kind,
+            "param": None,
+            "code": Overloaded.code,
+        }
+    }
+).encode()
+_REFUSAL_START: Message = {
+    "type": "http.response.start",
+    "status": Overloaded.status,
+    "headers": [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(_REFUSAL)).encode()),
+        (b"retry-after", b"1"),
+    ],
+}
+_REFUSAL_BODY: Message = {"type": "http.response.body", "body": _REFUSAL}
+
+
 def before_serve() -> list[Middleware]:
     """Return what Serve puts before itself; `headpond.ray_env` tells it to."""
-    return [Middleware(plain_headers)]
+    return [Middleware(shed), Middleware(plain_headers)]
+
+
+def shed(app: ASGIApp) -> ASGIApp:
+    """Refuse some requests at once when the event loop is late; see `headpond.shedding`.
+
+    Only what asks for work is refused, never a probe. The number of those that were is in the
+    scope of all others, under `SHED`, for the metrics.
+    """
+    shedding = Shedding()
+    late = LateLoop(shedding)
+
+    async def edge(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            if scope["method"] == "POST":
+                late.watch()
+                if shedding.refuses(_sender(scope)):
+                    await send(_REFUSAL_START)
+                    await send(_REFUSAL_BODY)
+                    return
+            scope[SHED] = shedding.refused
+        await app(scope, receive, send)
+
+    return edge
+
+
+def _sender(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            sender: bytes = value
+            return sender
+    return b""
 
 
 def plain_headers(app: ASGIApp) -> ASGIApp:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
+from headpond.admission.backlog import IN_TIME
 from headpond.admission.drain import DrainRate, retry_after_s
 from headpond.admission.inflow import Inflow
 from headpond.admission.queue import FairQueue
@@ -183,11 +184,11 @@ def refuse_late(claim: Claim, wait_s: float, takes_s: float, longest_s: float | 
     Raises:
         Overloaded: Its work would begin later than `longest_s`, or end after its deadline.
     """
-    left_s = claim.deadline_s
+    left_s = IN_TIME * claim.deadline_s
     late_s = wait_s + (takes_s if wait_s > 0.0 and takes_s < left_s else 0.0) - left_s
     if late_s > 0.0:
         raise Overloaded(
-            f"the wait is about {wait_s:.1f} s, and the deadline {left_s:.1f} s",
+            f"the wait is about {wait_s:.1f} s, and the deadline {claim.deadline_s:.1f} s",
             retry_after_s=retry_after_s(late_s),
         )
     if longest_s is None or claim.priority is Priority.BATCH:
