@@ -153,7 +153,7 @@ async def test_a_database_that_restarts_is_waited_for(mill: Mill, server: Postgr
         return not server.get_postmaster_info().is_running()
 
     job = await mill.submit(as_jsonl([echo_line(name) for name in NAMES]))
-    worker = mill.worker(lease_s=60.0, pace=Pace(in_flight=2))
+    worker = mill.worker(lease_s=10.0, pace=Pace(in_flight=2))
     running = asyncio.create_task(worker.run())
     for restarts in range(1, 3):
         await until(partial(computed, restarts * 40))
