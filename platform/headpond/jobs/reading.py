@@ -19,7 +19,7 @@ import orjson
 
 from headpond.errors import InvalidRequest, ModelNotFound
 from headpond.jobs.claim import Claim, Part, ShardResult, Span
-from headpond.jobs.errors import ObjectsUnavailable
+from headpond.jobs.errors import InputFileLost, ObjectLost
 from headpond.jobs.gathering import Lineage, gather
 from headpond.jobs.input_line import MOST_LINE_BYTES, InputLine
 from headpond.jobs.job import Job, LineError
@@ -108,8 +108,8 @@ async def read_input(claim: Claim, objects: Objects, roots: Roots) -> Input:
     """Check the input of a job, and write its shards to the object store.
 
     Raises:
-        ObjectsUnavailable: The object store failed for too long, or gave other content.
-        NotFound: The input is gone.
+        ObjectsUnavailable: The object store failed for too long.
+        ObjectLost: The input is gone, or is not what was stored.
     """
     skip = claim.job.metadata.get("on_invalid_line") == SKIP_INVALID
     with TemporaryDirectory(prefix="headpond-batch-") as folder:
@@ -146,9 +146,12 @@ async def _fetch(claim: Claim, objects: Objects, roots: Roots, path: Path) -> Li
     if job.source is not None:
         folder, entries = await open_source(roots, job.source, job.tenant)
         return await gather(folder, entries, job.source, job.endpoint, path)
-    await objects.download(claim.job_input_key or "", path)
+    try:
+        await objects.download(claim.job_input_key or "", path)
+    except ObjectLost:
+        raise InputFileLost from None
     if await asyncio.to_thread(_digest, path) != claim.job_input_sha256:
-        raise ObjectsUnavailable("The object store gave other content than was stored.")
+        raise ObjectLost("The object store gave other content than was stored.")
     return Lineage()
 
 
