@@ -1,6 +1,6 @@
 """The processes of a batch storm: workers, and the server that takes batches in.
 
-`python tests/batch_processes.py worker NAME SITE` is one of them, until it is killed.
+`python tests/batch_processes.py SITE` forks them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import asyncio
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -143,20 +144,30 @@ def serve(site: Site) -> None:
 
 @dataclass
 class Processes:
-    """Three workers and a server, which are killed and come back."""
+    """Three workers and a server, which are killed and come back.
+
+    They are forked from one process that has everything imported, which takes seconds.
+    """
 
     site: Site
-    workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    server: subprocess.Popen[bytes] | None = None
+    workers: dict[str, int] = field(default_factory=dict)
+    server: int | None = None
     worker_kills: int = 0
+
+    def __post_init__(self) -> None:
+        command = [sys.executable, __file__, json.dumps(asdict(self.site))]
+        with Path(self.site.folder, "processes.log").open("wb") as log:
+            self._forking = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
 
     def start(self) -> None:
         """Start those that are missing."""
         while len(self.workers) < 3:
             name = f"w{time.monotonic_ns()}"
-            self.workers[name] = self._started("worker", name)
+            self.workers[name] = self._forked(f"worker {name}")
         if self.server is None:
-            self.server = self._started("server", "")
+            self.server = self._forked("server it")
 
     @property
     def busy(self) -> list[str]:
@@ -179,44 +190,60 @@ class Processes:
     def kill_all(self) -> None:
         """Kill everything, as when the machine goes down, and start it again."""
         self.worker_kills += len(self.workers)
-        self.stop()
+        self._kill_all()
         self.start()
 
     def stop(self) -> None:
-        """Kill everything."""
-        for process in [*self.workers.values(), *([self.server] if self.server else [])]:
-            _kill(process)
-        self.workers.clear()
-        self.server = None
+        """Kill everything for good."""
+        self._kill_all()
+        self._forking.communicate()
 
     def computed(self) -> Counter[str]:
         """Return what all workers have computed, by how often."""
         files = Path(self.site.folder).glob("computed-*")
         return Counter(name for file in files for name in file.read_text().split())
 
+    def _kill_all(self) -> None:
+        for process_id in [*self.workers.values(), *([self.server] if self.server else [])]:
+            _kill(process_id)
+        self.workers.clear()
+        self.server = None
+
     def _has_computed(self, name: str) -> bool:
         counted = Path(self.site.folder, f"computed-{name}")
         return counted.exists() and counted.stat().st_size > 0
 
-    def _started(self, role: str, name: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, __file__, role, name, json.dumps(asdict(self.site))]
-        with Path(self.site.folder, "processes.log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log)
+    def _forked(self, asked: str) -> int:
+        assert self._forking.stdin is not None
+        assert self._forking.stdout is not None
+        self._forking.stdin.write(f"{asked}\n")
+        self._forking.stdin.flush()
+        return int(self._forking.stdout.readline())
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
+def _kill(process_id: int) -> None:
+    """Kill a process, and wait until it is gone."""
+    with suppress(ProcessLookupError):
+        os.kill(process_id, signal.SIGKILL)
+        while True:
+            os.kill(process_id, 0)
+            time.sleep(0.005)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Be what is asked for."""
-    role, name, site = arguments
-    if role == "worker":
-        work(name, Site(**json.loads(site)))
-    else:
-        serve(Site(**json.loads(site)))
+def fork(site: Site) -> None:
+    """Make the processes that standard input asks for, and tell their numbers."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that are killed
+    for asked in sys.stdin:
+        role, name = asked.split()
+        process_id = os.fork()
+        if process_id == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what it logs is no number
+            work(name, site) if role == "worker" else serve(site)
+            os._exit(0)
+        sys.stdout.write(f"{process_id}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    fork(Site(**json.loads(sys.argv[1])))

@@ -10,7 +10,7 @@ import pytest
 from batch_chaos import ORDER, storm
 from pg_server import address_of, crash, postgres
 
-RECORDS = 2_400
+RECORDS = 1_200
 
 
 @pytest.mark.timeout(120)

@@ -39,6 +39,9 @@ SHARD_RECORDS = 1024
 SHARD_BYTES = 4 * 2**20
 """A shard is read whole; how long one runs is bounded by time, not by this."""
 
+_WRITES = 4
+"""So many shards are written at once; each may be held in memory."""
+
 SKIP_INVALID = "skip"
 """The value of `metadata.on_invalid_line` by which bad lines are passed over."""
 
@@ -127,10 +130,7 @@ async def read_input(claim: Claim, objects: Objects, roots: Roots) -> Input:
         if scan.fatal is not None or (scan.bad and not skip):
             return Input(errors=scan.listed())
         prefix = f"jobs/{claim.job.id}/{claim.fence}"
-        spans = [
-            await _write_shard(objects, path, scan, shard, f"{prefix}/shard-{number}.jsonl")
-            for number, shard in enumerate(scan.shards())
-        ]
+        spans = await _write_shards(objects, path, scan, prefix)
         bad = await _write_bad(objects, lines, scan.bad, f"{prefix}/invalid.jsonl")
     listed = None
     if lineage.objects:
@@ -211,6 +211,27 @@ def _no_model(job: Job) -> LineError:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+async def _write_shards(objects: Objects, path: Path, scan: Scan, prefix: str) -> list[Span]:
+    """Write all shards, some at once: a worker that is killed meanwhile has to begin anew."""
+    free = asyncio.Semaphore(_WRITES)
+
+    async def write(number: int, shard: Sequence[int]) -> Span:
+        async with free:
+            return await _write_shard(objects, path, scan, shard, f"{prefix}/shard-{number}.jsonl")
+
+    writes = [asyncio.create_task(write(*each)) for each in enumerate(scan.shards())]
+    if not writes:
+        return []
+    try:
+        done, _ = await asyncio.wait(writes, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in writes:
+            task.cancel()
+    for task in done:
+        task.result()
+    return [task.result() for task in writes]
 
 
 async def _write_shard(
