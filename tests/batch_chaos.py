@@ -107,7 +107,8 @@ async def storm(
         port = free.getsockname()[1]
     site = Site(folder=str(folder), database=database, port=port)
     processes = Processes(site)
-    asked = {name: lines_of(name, records // len(WORKLOADS)) for name in WORKLOADS}
+    each = len(WORKLOADS)
+    asked = {name: lines_of(name, (records + n) // each) for n, name in enumerate(WORKLOADS)}
     base_url, headers = f"http://127.0.0.1:{port}", {"authorization": f"Bearer {KEY}"}
     async with httpx2.AsyncClient(base_url=base_url, headers=headers, timeout=60.0) as http:
         processes.start()
