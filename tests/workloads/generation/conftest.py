@@ -27,6 +27,8 @@ from headpond.bundle.manifest import Artifact, Execution, Manifest
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings, Json, Progress, Quantum
 from headpond_workloads.generation.engine.engine import GenerationEngine
+from headpond_workloads.generation.engine.forward import Runner
+from headpond_workloads.generation.engine.forward_core import ForwardCore
 from headpond_workloads.generation.engine.load import load
 from headpond_workloads.generation.engine.sequence import Slot
 from headpond_workloads.generation.items import GenerationItem, TextDelta, ToolCallDelta
@@ -264,6 +266,12 @@ def engine(tiny: Tiny) -> GenerationEngine:
 def make_tiny(tmp_path: Path) -> Callable[[PretrainedConfig], Tiny]:
     """Make a tiny model of any configuration."""
     return lambda config: save_tiny(tmp_path, config)
+
+
+def runner_of(engine: GenerationEngine) -> Runner:
+    """What an engine computes with."""
+    assert isinstance(engine._core, ForwardCore)
+    return engine._core._runner
 
 
 @dataclass
