@@ -284,10 +284,10 @@ class Run:
     held: int = 0
     granted: int = 0
 
-    def grant(self, units: int) -> None:
+    def grant(self, units: int, block: int = 16) -> None:
         """Reserve blocks as the loop does: whole ones, and never beyond the item's extent."""
         extent = self.slot.prompt_tokens + self.slot.prepared.max_output_tokens
-        self.granted = max(self.granted, -(-min(units, extent) // 16) * 16)
+        self.granted = max(self.granted, -(-min(units, extent) // block) * block)
 
     @property
     def text(self) -> str:
@@ -335,6 +335,7 @@ def drive_items(
     chunk: int = 512,
     stagger: int = 0,
     preempt_every: int = 0,
+    block: int = 16,
 ) -> list[Run]:
     """Step all items to their end; item `i` joins at step `i * stagger`."""
     runs = [Run(engine.start(engine.plan(item, "tenant")), []) for item in items]
@@ -353,7 +354,7 @@ def drive_items(
         quanta = [_quantum(runs[at].slot, redo.get(at, 0), chunk) for at in active]
         for at in active:
             first = max(runs[at].slot.prompt_tokens, redo.get(at, 0))
-            runs[at].grant(runs[at].held + 1 if runs[at].held else first + 16)
+            runs[at].grant(runs[at].held + 1 if runs[at].held else first + block, block)
         for at, progress in zip(active, engine.step(quanta), strict=True):
             runs[at].held += progress.units
             assert runs[at].held <= runs[at].granted

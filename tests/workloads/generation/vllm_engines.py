@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,11 @@ def vllm_engine(
 ) -> Iterator[GenerationEngine]:
     """Load a bundle for vLLM; its process ends with the block."""
     settings = EngineSettings(state_bytes=blocks * BLOCK_BYTES, max_slots=8)
-    engine = load(with_options(bundle, engine="vllm", python=python, **options), settings)
+    manifest = bundle.manifest.model_copy(update={"model": {"block_tokens": 16}})
+    bundle = with_options(
+        replace(bundle, manifest=manifest), engine="vllm", python=python, **options
+    )
+    engine = load(bundle, settings)
     try:
         yield engine
     finally:

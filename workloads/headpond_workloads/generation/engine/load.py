@@ -19,7 +19,7 @@ from headpond_workloads.generation.engine.forward_core import ForwardCore
 from headpond_workloads.generation.engine.grammar import Grammars
 from headpond_workloads.generation.engine.kv_shape import KvShape
 from headpond_workloads.generation.engine.limits import Limits
-from headpond_workloads.generation.engine.options import Options, options_of
+from headpond_workloads.generation.engine.options import Engine, Options, options_of
 from headpond_workloads.generation.engine.prefix import ABSOLUTE_POSITIONS, PrefixCache
 from headpond_workloads.generation.engine.reading import Reading
 from headpond_workloads.generation.engine.tokenizer import Tokenizer
@@ -28,8 +28,9 @@ from headpond_workloads.generation.engine.vllm.load import open_vllm, read_for_v
 from headpond_workloads.generation.record import record
 from headpond_workloads.native.memory import give_back_freed
 
-BLOCK_TOKENS = 16
-"""Tokens of a KV block, unless the bundle's model section says otherwise."""
+BLOCK_TOKENS: Mapping[Engine, int] = {"headpond": 16, "vllm": 32}
+"""Tokens of a KV block, unless the bundle's model section says otherwise. vLLM takes no smaller
+ones on a CPU."""
 
 
 def load(bundle: Bundle, settings: EngineSettings) -> GenerationEngine:
@@ -40,7 +41,7 @@ def load(bundle: Bundle, settings: EngineSettings) -> GenerationEngine:
     """
     _check_device(settings)
     options = options_of(bundle.manifest)
-    block_tokens = bundle.manifest.model.get("block_tokens", BLOCK_TOKENS)
+    block_tokens = bundle.manifest.model.get("block_tokens", BLOCK_TOKENS[options.engine])
     vllm = options.engine == "vllm"
     opened = None if vllm else open_model(bundle, options, settings, block_tokens)
     reading = read_for_vllm(bundle, options) if opened is None else opened.reading

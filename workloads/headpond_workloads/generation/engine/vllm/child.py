@@ -191,8 +191,11 @@ def _listen(lines: queue.SimpleQueue[bytes]) -> None:
 
 
 def _fail(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """End at once: vLLM's own threads would keep a process that can't go on."""
-    traceback.print_exception(kind, error, trace)
+    """End at once: vLLM's own threads would keep a process that can't go on.
+
+    torch calls this with another `sys.stderr`, of which it would print later.
+    """
+    traceback.print_exception(kind, error, trace, file=sys.__stderr__)
     os._exit(1)
 
 
