@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from headpond.call import Call, Failed
+from headpond.call import Call, Failed, Output
 from headpond.errors import NotReady, WorkerLost
+from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.loop import Loop, loop_for
 from headpond_workloads.generation.engine.apart import module_environment
 from headpond_workloads.generation.engine.vllm import process
 from headpond_workloads.generation.engine.vllm.process import VllmProcess
 from headpond_workloads.generation.engine.vllm.wire import Start
-from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling
+from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling, TextDelta
 from headpond_workloads.generation.record import record
-from workloads.generation.fake_vllm.vllm import DIES, HANGS
-from workloads.generation.vllm_engines import BLOCK_BYTES, fake_python, vllm_engine
+from workloads.generation.fake_vllm.vllm import DIES, HANGS, RAISES
+from workloads.generation.vllm_engines import BLOCK_BYTES, fake_python, vllm_engine, written
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Tiny
@@ -58,14 +59,14 @@ def call(*prompt: int) -> Call:
 
 
 @asynccontextmanager
-async def looped(tiny: Tiny, folder: Path) -> AsyncIterator[Loop]:
+async def looped(tiny: Tiny, folder: Path, blocks: int = 64) -> AsyncIterator[Loop]:
     manifest = tiny.bundle.manifest
-    with vllm_engine(tiny.bundle, fake_python(folder)) as engine:
+    with vllm_engine(tiny.bundle, fake_python(folder), blocks=blocks) as engine:
         loop = loop_for(
             record,
             engine,
             record.bind(engine.symbols, manifest.execution.dtype),
-            state_bytes=64 * BLOCK_BYTES,
+            state_bytes=blocks * BLOCK_BYTES,
             bundle=manifest.ref,
             observer=lambda report: None,
         )
@@ -76,7 +77,7 @@ async def looped(tiny: Tiny, folder: Path) -> AsyncIterator[Loop]:
             await loop.stop(0.0)
 
 
-@pytest.mark.parametrize("trouble", [DIES, HANGS])
+@pytest.mark.parametrize("trouble", [DIES, RAISES, HANGS])
 async def test_a_lost_process_ends_the_stream_and_then_the_engine(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: int
 ) -> None:
@@ -91,6 +92,25 @@ async def test_a_lost_process_ends_the_stream_and_then_the_engine(
         with pytest.raises(NotReady, match="does not run"):
             await loop.submit(call(1, 2, 3))
         assert loop.give_up()
+
+
+async def test_calls_that_do_not_fit_together_are_whole_all_the_same(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    prompts = [tuple(range(at, at + 40)) for at in range(8)]
+    async with looped(tiny, tmp_path, blocks=20) as loop:
+        answers = [await loop.submit(call(*prompt)) for prompt in prompts]
+        found = [await tokens_of(answer) for answer in answers]
+        assert loop.snapshot().preemptions > 0
+        assert loop.snapshot().state_held_bytes == 0
+    assert found == [written(prompt, 100) for prompt in prompts]
+
+
+async def tokens_of(answer: LoopAnswer) -> list[int]:
+    events = [event async for batch in answer.batches() for event in batch]
+    deltas = [event.payload for event in events if type(event) is Output]
+    assert all(isinstance(delta, TextDelta) for delta in deltas)
+    return [each for delta in deltas if isinstance(delta, TextDelta) for each in delta.token_ids]
 
 
 async def test_a_process_that_dies_at_rest_is_noticed(tiny: Tiny, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import time
 from dataclasses import dataclass, field
 
@@ -20,7 +19,7 @@ __all__ = ["EngineArgs", "LLMEngine", "RequestOutputKind", "SamplingParams"]
 __version__ = "0.0.0"
 
 VOCAB = 400
-DIES, HANGS, IS_REFUSED, IS_NAN = 390, 391, 392, 393
+DIES, RAISES, HANGS, IS_REFUSED, IS_NAN = 390, 391, 392, 393, 394
 
 
 def follower(first: int, second: int) -> int:
@@ -38,8 +37,6 @@ class EngineArgs:
         self.__dict__ |= args
         log(start=args)
         print("what vLLM prints goes to the log")
-        if args["dtype"] == "float16":
-            sys.exit("this model is none for vLLM")
 
 
 @dataclass
@@ -144,6 +141,8 @@ class LLMEngine:
         if len(request.token_ids) > len(prompt):  # amid its output
             if DIES in prompt:
                 os._exit(7)
+            if RAISES in prompt:
+                raise RuntimeError("out of memory")
             if HANGS in prompt:
                 time.sleep(600)
             request.num_nans_in_logits = IS_NAN in prompt

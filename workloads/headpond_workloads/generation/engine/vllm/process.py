@@ -61,6 +61,7 @@ class VllmProcess:
                 f"vLLM, run by {command[0]}, ended while it loaded the model; the log says why",
                 param="execution.options.engine",
             ) from error
+        logger.info("vLLM %s has loaded the model", self.started["version"])
 
     @property
     def lost(self) -> bool:
