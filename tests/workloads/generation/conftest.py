@@ -283,6 +283,7 @@ class Run:
     last: Progress[TextDelta] | None = None
     held: int = 0
     granted: int = 0
+    lost: int = 0
 
     def grant(self, units: int, block: int = 16) -> None:
         """Reserve blocks as the loop does: whole ones, and never beyond the item's extent."""

@@ -19,6 +19,9 @@ __all__ = ["EngineArgs", "LLMEngine", "RequestOutputKind", "SamplingParams"]
 __version__ = "0.0.0"
 
 VOCAB = 400
+STEP_TOKENS, PREEMPTS_EVERY = 24, 11
+"""A step computes little, and now and then the newest request has to be computed again."""
+
 DIES, RAISES, HANGS, IS_REFUSED, IS_NAN = 390, 391, 392, 393, 394
 
 
@@ -57,6 +60,7 @@ class Request:
     params: SamplingParams
     token_ids: list[int]
     num_computed_tokens: int = 0
+    fresh: bool = True
     cached: int = 0
     num_nans_in_logits: int = 0
     prefill_stats: PrefillStats | None = field(default_factory=PrefillStats)
@@ -93,6 +97,7 @@ class LLMEngine:
         self.scheduler = Scheduler()
         self.num_gpu_blocks: int = vars(args)["num_gpu_blocks_override"]
         self.block_tokens: int = vars(args)["block_size"]
+        self.steps = 0
         self.found: set[tuple[str | None, tuple[int, ...]]] = set()
 
     @classmethod
@@ -116,12 +121,18 @@ class LLMEngine:
                 log(abort=int(request_id))
 
     def step(self) -> list[RequestOutput]:
-        budget: int = vars(self.args)["max_num_batched_tokens"]
+        budget = STEP_TOKENS
+        self.steps += 1
+        if self.steps % PREEMPTS_EVERY == 0:
+            [*_, newest] = self.scheduler.requests.values()
+            newest.num_computed_tokens = 0
         outputs = []
         for request in list(self.scheduler.requests.values()):
-            if not request.num_computed_tokens and request.prefill_stats is not None:
+            if request.fresh:
+                request.fresh = False
+                stats = request.prefill_stats or PrefillStats()
                 request.cached = 0 if request.scores_prompt else self._cached(request)
-                request.prefill_stats.num_cached_tokens = request.cached
+                stats.num_cached_tokens = request.cached
                 request.num_computed_tokens = request.cached
             chunk = min(budget, len(request.token_ids) - request.num_computed_tokens)
             budget -= chunk
