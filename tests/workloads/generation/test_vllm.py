@@ -350,6 +350,7 @@ def test_who_fails_fails_alone(engine: GenerationEngine, drive: Drive) -> None:
         ({"quantization": "int8"}, "execution.options.quantization"),
         ({"adapters": {"a": "b"}}, "execution.options.adapters"),
         ({"python": "/nowhere/python"}, "execution.options.python"),
+        ({"engine": "headpond", "python": "/bin/python"}, "execution.options"),
         ({"python": "/bin/false"}, "execution.options.engine"),
     ],
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headpond.bundle.manifest import Manifest
 from headpond.bundle.section import read_section
@@ -76,6 +76,12 @@ class Options(BaseModel):
     prefix_cache: bool = True
     speculation: Annotated[PromptLookup | DraftBundle, Field(discriminator="method")] | None = None
     adapters: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _python_has_vllm(self) -> Self:
+        if self.python is not None and self.engine != "vllm":
+            raise ValueError("python names who has vLLM, and the engine is another one")
+        return self
 
 
 def options_of(manifest: Manifest) -> Options:
