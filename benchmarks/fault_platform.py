@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +90,20 @@ class Bench:
     server: Server
     folder: Path
     beside: Sequence[str]
+    processes: list[psutil.Process] = field(default_factory=list)
+    """All that belong to it; when a platform ends, nothing else tells what it leaves."""
+
+    @property
+    def left(self) -> int:
+        """How many of its processes are there still."""
+        return sum(map(_lives, self.processes))
+
+    def start(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start one of its processes anew, as a supervisor does."""
+        started = subprocess.Popen(
+            command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self.processes.append(psutil.Process(started.pid))
 
     @property
     def base_url(self) -> str:
@@ -126,6 +140,7 @@ class Bench:
                 raise RuntimeError("the platform did not come back")
             time.sleep(0.3)
         time.sleep(5.0)
+        self.processes[:] = [*self.processes, *self.server.tree()]
 
     def strike(self, title: str, number: signal.Signals) -> None:
         """Send a signal to the oldest such process."""
@@ -150,6 +165,13 @@ class Bench:
         )
 
 
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @contextmanager
 def open_bench(folder: Path, faults: Sequence[Fault]) -> Iterator[Bench]:
     """Start the platform as users do, with what these faults need; they agree on its environment."""
@@ -169,8 +191,12 @@ def open_bench(folder: Path, faults: Sequence[Fault]) -> Iterator[Bench]:
             ready_text="Ready at",
             env={"PYTHONPATH": os.pathsep.join(filter(None, paths)), **env},
         )
+        bench = Bench(server=server, folder=folder, beside=beside)
         try:
             server.start()
-            yield Bench(server=server, folder=folder, beside=beside)
+            yield bench
         finally:
             server.stop()
+            for process in bench.processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
