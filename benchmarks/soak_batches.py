@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headpond import AsyncClient
+from headpond.errors import HeadpondError
 from headpond.jobs_wire import Batch
 from soak_kinds import Kind
 from soak_traffic import Traffic
@@ -47,7 +48,10 @@ class Batches:
         chance = random.Random(8)  # noqa: S311 - no secret
         async with AsyncClient(base_url=self.traffic.base_url, max_retries=8) as client:
             while await self.traffic.wait(self.pause_s):
-                await self._one(client, self.kinds[self.made % len(self.kinds)], chance)
+                try:
+                    await self._one(client, self.kinds[self.made % len(self.kinds)], chance)
+                except HeadpondError as error:
+                    self.wrong.append(f"a batch: {error.code or error.kind}: {error}")
 
     async def _one(self, client: AsyncClient, kind: Kind, chance: random.Random) -> None:
         self.made += 1
@@ -65,7 +69,11 @@ class Batches:
         file = await client.files.create(content, filename="soak.jsonl")
         batch = await client.batches.create(input_file_id=file.id, endpoint=kind.path)
         if chance.random() < CANCELLED:
-            await client.batches.cancel(batch.id)
+            try:
+                await client.batches.cancel(batch.id)
+            except HeadpondError as error:
+                if error.code != "batch_over":
+                    raise
         batch = await client.batches.wait(batch.id, timeout_s=300)
         if batch.status == "cancelled":
             self.cancelled += 1
