@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -197,9 +198,14 @@ def _objects(address: str) -> int:
         f"print(memory_summary({address!r}, stats_only=True))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        env={**os.environ, "RAY_AUTH_MODE": "token"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     found = re.search(r"Plasma memory usage .*?, (\d+) objects", done.stdout)
     if found is None:
-        raise RuntimeError(done.stdout)
+        raise RuntimeError(done.stdout + done.stderr)
     return int(found[1])
