@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fault_probe import CUT, OK, SILENT, UNREACHED
+from headpond.errors import DeadlineExceeded
 from headpond.telemetry.outcomes import CANCELLED
 from headpond.telemetry.scrape import Scrape
 from soak_logs import Line, by_request
@@ -188,8 +189,11 @@ def _fault(
     if each.outcome == OK:
         agree = bool(at_replica) and at_replica <= well
     else:
-        # What the router has refused by itself no replica has seen.
-        agree = code in {*at_door, "None"} and (code in at_replica or not at_replica or killed)
+        # What the router has refused by itself no replica has seen; and a deadline may pass
+        # after the replica was done.
+        theirs = not at_replica or code in at_replica or killed
+        late = code == DeadlineExceeded.code and at_replica == {OK}
+        agree = code in {*at_door, "None"} and (theirs or late)
     if each.outcome == LEFT or agree:
         return None
     return f"the router says {at_door or OK}, replicas {at_replica or 'nothing'}"

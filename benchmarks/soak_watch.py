@@ -36,7 +36,7 @@ OTHER = "Ray's helpers"
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What one process held: seconds of its life, and bytes that no file backs."""
+    """What one process held: after how long as what it is, in bytes that no file backs."""
 
     age_s: float
     anonymous_bytes: int
@@ -84,6 +84,7 @@ class Memory:
     server: Server
     samples: dict[int, list[Sample]] = field(default_factory=lambda: defaultdict(list))
     kinds: dict[int, str] = field(default_factory=dict)
+    since_s: dict[int, float] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -121,10 +122,16 @@ class Memory:
         while not self._over.wait(EVERY_S):
             for process, kind in titled(self.server.tree()):
                 with suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
-                    age_s = time.time() - process.create_time()
-                    held = Sample(age_s=age_s, anonymous_bytes=_anonymous_bytes(process.pid))
-                    self.kinds[process.pid] = kind
-                    self.samples[process.pid].append(held)
+                    self._note(process.pid, kind)
+
+    def _note(self, pid: int, kind: str) -> None:
+        """Note what a process holds; one of Ray's idle workers may have become a replica."""
+        now_s = time.monotonic()
+        if self.kinds.get(pid) != kind:
+            self.kinds[pid], self.since_s[pid] = kind, now_s
+            self.samples[pid].clear()
+        age_s = now_s - self.since_s[pid]
+        self.samples[pid].append(Sample(age_s=age_s, anonymous_bytes=_anonymous_bytes(pid)))
 
 
 def titled(processes: Sequence[psutil.Process]) -> Iterator[tuple[psutil.Process, str]]:
