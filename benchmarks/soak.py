@@ -7,7 +7,7 @@ and in real time, vectors, rankings, classes, and a batch now and then. One call
 early, some ask what is refused or give no time. In the first 60 % of the time every application's
 replica is killed by SIGKILL, one after the other. At the end each request is looked up in the logs
 of the router and of the replicas, whose counters have to agree; all gauges have to be zero; and
-memory is told by kind of process, of those that lived to the end, from their second minute on.
+memory is told by kind of process, of those that lived to the end, from their fourth minute on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from soak_traffic import Sent, Traffic
 from soak_watch import MIB, REPLICA, Holding, Memory, Trend, holding, titled
 
 WARM_S = 20.0
-YOUNG_S = 120.0
+YOUNG_S = 240.0
 KILLING = 0.6
 SETTLE_S = 90.0
 KEPT_OPEN_S = 8.0
