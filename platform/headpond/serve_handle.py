@@ -82,7 +82,7 @@ class ServeHandle:
             raise WorkerLost from error
 
     async def expositions(self) -> Mapping[str, str]:
-        """Return each replica's metrics in the Prometheus text format, by replica ID."""
+        """Return each replica's metrics in the Prometheus text format, by its name."""
         replies, _ = await self._ask_all("exposition")
         return dict(cast("tuple[str, str]", reply) for reply in replies.values())
 
@@ -147,6 +147,18 @@ class ServeHandle:
             raise WorkerLost from None
         except (RayError, RayServeException, AioRpcError) as error:
             raise WorkerLost from error
+
+
+def routers_of(app: str) -> ServeHandle:
+    """Return the handle of an application's routers.
+
+    Raises:
+        WorkerLost: There is none.
+    """
+    try:
+        return ServeHandle(get_deployment_handle(ROUTER_DEPLOYMENT, app_name=app), app)
+    except (RayError, RayServeException) as error:
+        raise WorkerLost from error
 
 
 async def router_reports(app: str) -> Sequence[RouterReport]:
