@@ -94,9 +94,18 @@ class Bench:
     """All that belong to it; when a platform ends, nothing else tells what it leaves."""
 
     @property
-    def left(self) -> int:
-        """How many of its processes are there still."""
-        return sum(map(_lives, self.processes))
+    def left(self) -> list[str]:
+        """The command lines of its processes that are there still."""
+        lines = [(each, _line(each)) for each in self.processes]
+        return [f"{each.pid} {line[:60]}" for each, line in lines if line is not None]
+
+    def until_gone(self, timeout_s: float = 45.0) -> None:
+        """Wait until nothing is left of it."""
+        until_s = time.monotonic() + timeout_s
+        while left := self.left:
+            if time.monotonic() > until_s:
+                raise RuntimeError(f"there still are {', '.join(left)}")
+            time.sleep(0.3)
 
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         """Start one of its processes anew, as a supervisor does."""
@@ -159,17 +168,25 @@ class Bench:
         subprocess.run(
             [sys.executable, "-m", "headpond.cli", "apply", str(path)],
             # Others may run on this machine.
-            env={**os.environ, **self.server.env, "RAY_ADDRESS": self.ray_address},
+            env={
+                **os.environ,
+                **self.server.env,
+                "RAY_ADDRESS": self.ray_address,
+                "RAY_AUTH_MODE": "token",
+            },
             check=True,
             stdout=subprocess.DEVNULL,
         )
 
 
-def _lives(process: psutil.Process) -> bool:
+def _line(process: psutil.Process) -> str | None:
+    """Return a process's command line; None when it has ended."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return " ".join(process.cmdline())
     except psutil.NoSuchProcess:
-        return False
+        pass
+    return None
 
 
 @contextmanager
