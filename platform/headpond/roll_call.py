@@ -74,14 +74,6 @@ class RollCall:
             if silent and (nowhere or waiting.replica in silent):
                 waiting.give_up()
 
-    def nobody_comes(self) -> None:
-        """Give up calls that found nobody in so many polls: who was there is gone for good."""
-        if self._said or self._missed:
-            return
-        for waiting in list(self._waiting):
-            if waiting.replica is None and waiting.polls >= SILENT_POLLS:
-                waiting.give_up()
-
     @contextmanager
     def waiting(self, give_up: Callable[[], None]) -> Iterator[Waiting]:
         """Keep a call while it is under way.

@@ -75,17 +75,11 @@ class ServeHandle:
         return self._roll.statuses
 
     async def asleep(self) -> bool:
-        """Say whether its configuration lets it have no replica, and it runs as configured.
-
-        Where it does not, calls that have waited for one for some polls are lost.
-        """
+        """Say whether its configuration lets it have no replica, and it runs as configured."""
         try:
-            sleeps = await may_sleep(self._app)
+            return await may_sleep(self._app)
         except RayError as error:
             raise WorkerLost from error
-        if not sleeps:
-            self._roll.nobody_comes()
-        return sleeps
 
     async def expositions(self) -> Mapping[str, str]:
         """Return each replica's metrics in the Prometheus text format, by its name."""

@@ -72,25 +72,6 @@ def test_a_call_that_nobody_has_taken_in_is_given_up_when_somebody_is_silent(
     assert (lost.given_up, late.given_up) == (1, 0)
 
 
-def test_a_call_that_nobody_has_taken_in_is_given_up_when_nobody_is_left(roll: RollCall) -> None:
-    lost, held = Call(roll, None), Call(roll, "a")
-    for _ in range(SILENT_POLLS):
-        assert not lost.given_up
-        roll.nobody_comes()
-        roll.take({}, ())
-    late = Call(roll, None)
-    roll.nobody_comes()
-    assert (lost.given_up, late.given_up, held.given_up) == (1, 0, 0)
-
-
-def test_a_call_waits_while_somebody_is_there(roll: RollCall) -> None:
-    waiting = Call(roll, None)
-    for _ in range(2 * SILENT_POLLS):
-        roll.take({"a": STATUS}, ())
-        roll.nobody_comes()
-    assert not waiting.given_up
-
-
 def test_a_call_that_waits_for_a_place_is_not_given_up_while_all_answer(roll: RollCall) -> None:
     waiting = Call(roll, None)
     for _ in range(2 * SILENT_POLLS):
