@@ -312,6 +312,8 @@ class _StreamedAnswer:
             stream.accepted.cancel()
             held.cancel()
             raise
+        if stream.address is not None:
+            handle.comes_over(stream.number, stream.address)
         # The replica keeps the deadline; this is for a replica that stands still.
         stream.mailbox.end_after(call.deadline_s + _GRACE_S, stream.fail, DeadlineExceeded())
         return cls(hub, stream, held)

@@ -62,6 +62,9 @@ class App:
     ) -> LaneAddress | HeadpondError | None:
         raise NotImplementedError
 
+    def comes_over(self, stream: int, lane: LaneAddress) -> None:
+        """Nobody stands still here."""
+
     async def statuses(self) -> Sequence[ReplicaStatus]:
         card = ModelCard(
             name="chat",
