@@ -78,7 +78,9 @@ class Door:
     @property
     def status(self) -> ReplicaStatus:
         """How this replica is."""
-        return ReplicaStatus(card=self._backend.card, reason=self._backend.reason)
+        return ReplicaStatus(
+            card=self._backend.card, reason=self._backend.reason, lane=self._address
+        )
 
 
 def _tell(send: Callable[[CameTo], bool], work: Work) -> None:

@@ -11,7 +11,7 @@ from headpond.state import DTYPE_BYTES
 CHUNK_TOKENS = 512
 """Prompt tokens of one step, at most."""
 
-_PROCESS_BYTES = 223 * 2**20
+_PROCESS_BYTES = 172 * 2**20
 _VLLM_BYTES = 1200 * 2**20
 
 

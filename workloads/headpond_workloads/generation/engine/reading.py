@@ -23,7 +23,7 @@ from headpond.state import DTYPE_BYTES
 from headpond_workloads.generation.engine.apart import ReadTask, done_apart
 from headpond_workloads.generation.engine.kv_shape import KvShape
 
-_WEIGHT_BITS = {"int8": 8, "int4": 6}
+_WEIGHT_BITS = {"int8": 8, "int4": 5}
 """Bits of a weight in layers, scales included: int4 has two of 16 bits for 32 weights."""
 
 
