@@ -48,7 +48,11 @@ def env() -> None:
 def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 16, port: Port = None) -> None:
     """Start every application of a Serve config on a local Ray, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
-        people.print(f"Ready at {base_url}; Ctrl-C stops it. Logs: /tmp/ray/session_latest/logs")
+        people.print(
+            f"Ready at {base_url} (in a browser: the playground); Ctrl-C stops it. "
+            "Logs: /tmp/ray/session_latest/logs",
+            soft_wrap=True,
+        )
         _stay_up()
 
 
