@@ -28,6 +28,7 @@ async def test_each_record_is_answered_once_on_postgresql_whatever_fails(tmp_pat
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.long
 async def test_each_record_is_answered_once_on_sqlite_whatever_fails(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/jobs.db"
     outcome = await storm(tmp_path, database, records=RECORDS, faults=6)
