@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: install demo test fuzz pages check bench chart docs lock
+.PHONY: install demo test long fuzz pages check bench chart docs lock
 
 # Set up .venv without starting anything.
 install: $(VENV)/.ready
@@ -15,6 +15,10 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/pytest
+
+# Run the tests that take half a minute each.
+long: $(VENV)/.ready
+	$(BIN)/pytest -m long
 
 # Try the property tests with new examples, where `make test` tries the same ones each time.
 fuzz: $(VENV)/.ready

@@ -2,7 +2,7 @@
 
 - Throughput: a batch of records, from its first shard's begin to its last one's end, beside
   the same requests sent to the model's own door as fast as it takes them; for chat also
-  vLLM's `run-batch` on the same weights, from the first answer's time to the end.
+  vLLM's `run-batch` on the same weights (`--vllm`), its start not counted.
 - Online latency: requests arrive by a Poisson process, in turns with a batch running and with
   its workers stopped.
 
@@ -10,6 +10,7 @@ The whole takes ten minutes; `--add` measures a part of it into the results ther
 
     make bench SUBJECT=batch
     python benchmarks/batch.py --chat 0 --parts online --add
+    python benchmarks/batch.py --texts 0 --parts throughput --vllm --add
     python benchmarks/batch.py --chat 0 --texts 2000 --rounds 1 --subject try-batch   # a try
 """
 
@@ -20,18 +21,17 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import os
 import random
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import run_batch
 from embedding import texts
-from environments import VLLM, vllm_preload
+from environments import VLLM
 from formed import headpond
 from harness import RESULTS, Server, machine, median, quantile, versions, write_results
 from headpond.jobs.job import Job, NewFile, NewJob
@@ -39,7 +39,6 @@ from headpond.jobs.settings import JobStore
 from headpond.jobs.store import Jobs, new_file_id, new_job_id
 from load import Connection, Target, send_all
 from tables import Field, Measure, table_cases
-from weights import Weights, prepare
 
 PORT = 8400
 TENANT = "public"
@@ -207,13 +206,17 @@ async def batched(bench: Bench, kind: Kind, bundle: str) -> float:
     return len(kind.bodies) / ((job.finalizing_s or 0.0) - (job.in_progress_s or 0.0))
 
 
-async def throughput(bench: Bench, kind: Kind, bundle: str, rounds: int) -> Field:
-    """Measure the engine flat out and a batch, one after the other."""
-    field: Field = {"batch": {}, "flat out": {}}
+async def throughput(
+    bench: Bench, kind: Kind, bundle: str, rounds: int, peers: Mapping[str, Callable[[], float]]
+) -> Field:
+    """Measure the engine flat out, a batch and peers, one after the other."""
+    field: Field = {"batch": {}, "flat out": {}, **{name: {} for name in peers}}
     for number in range(rounds):
         field["flat out"][number] = {"records_s": await flat_out(kind)}
         await asyncio.sleep(QUIET_S)
         field["batch"][number] = {"records_s": await batched(bench, kind, bundle)}
+        for name, peer in peers.items():
+            field[name][number] = {"records_s": await asyncio.to_thread(peer)}
         print(kind.name, {name: rows[number] for name, rows in field.items()}, flush=True)
     return field
 
@@ -271,46 +274,21 @@ def _signal_workers(server: Server, number: signal.Signals) -> None:
                 process.send_signal(number)
 
 
-def vllm_batch(kind: Kind, weights: Weights, folder: Path) -> float:
-    """Return the records per second of vLLM's `run-batch`, its start not counted."""
-    given, answers = folder / "vllm-in.jsonl", folder / "vllm-out.jsonl"
-    lines = [
-        {"custom_id": f"{n}", "method": "POST", "url": kind.path, "body": {**body, "model": "m"}}
-        for n, body in enumerate(kind.bodies)
-    ]
-    given.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    command = [
-        *(str(VLLM.folder / "bin/vllm"), "run-batch", "-i", str(given), "-o", str(answers)),
-        *("--model", str(weights.folder), "--served-model-name", "m", "--dtype", "bfloat16"),
-        *("--max-model-len", "8192"),
-    ]
-    own = {"VLLM_CPU_OMP_THREADS_BIND": "0-1", "LD_PRELOAD": vllm_preload()}
-    env = {**os.environ, **own, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as run:
-        began_s = 0.0
-        for line in run.stderr or ():
-            # Its progress bar appears when the engine takes the first record.
-            if not began_s and b"Running batch" in line:
-                began_s = time.perf_counter()
-    took_s = time.perf_counter() - began_s
-    if run.returncode or len(answers.read_text().splitlines()) != len(lines):
-        raise RuntimeError("run-batch failed")
-    return len(lines) / took_s
+def vllm(kind: Kind, server: Server) -> Mapping[str, Callable[[], float]]:
+    """Return vLLM's batch of a kind that it serves; ours stands still while it runs."""
+    if kind.alias != CHAT:
+        return {}
+    weights = run_batch.ready()
 
+    def peer() -> float:
+        server.pause()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                return run_batch.records_s(weights, kind.path, kind.bodies, Path(folder))
+        finally:
+            server.resume()
 
-def vllm_cases(kind: Kind, folder: Path) -> list[dict[str, object]]:
-    """Return the case of vLLM's batch by itself: its server's start takes longer than a batch."""
-    rate = vllm_batch(kind, prepare(), folder)
-    print("vllm run-batch", rate, flush=True)
-    return [
-        {
-            "case": "chat, vLLM run-batch",
-            "scenario": "chat, throughput",
-            "unit": "records/s",
-            "ours": None,
-            "peers": {"vllm run-batch": rate},
-        }
-    ]
+    return {run_batch.NAME: peer}
 
 
 async def measure(
@@ -322,7 +300,8 @@ async def measure(
         bundle = await asyncio.to_thread(_bundle, kind.alias)
         await flat_out(kind)  # warms up
         if "throughput" in options.parts:
-            field = await throughput(bench, kind, bundle, options.rounds)
+            peers = vllm(kind, server) if options.vllm else {}
+            field = await throughput(bench, kind, bundle, options.rounds, peers)
             cases += table_cases(f"{kind.name}, throughput", THROUGHPUT, field, ours=["batch"])
         if "online" in options.parts:
             turns = await in_turns(
@@ -340,6 +319,11 @@ def with_former(cases: Sequence[Mapping[str, object]]) -> list[Mapping[str, obje
     measured = {case["case"] for case in cases}
     kept = [case for case in former if case["case"] not in measured]
     return sorted([*kept, *cases], key=lambda case: str(case["scenario"]))
+
+
+def peer_versions(options: argparse.Namespace) -> dict[str, str]:
+    """Return the versions of the peers that take part."""
+    return {"peer vllm-cpu": VLLM.version("vllm-cpu")} if options.vllm else {}
 
 
 def _bundle(alias: str) -> str:
@@ -396,11 +380,9 @@ def main() -> None:
             cases = asyncio.run(measure(kinds, server, Bench(store), options))
         finally:
             server.stop()
-        if options.vllm:
-            cases += vllm_cases(chats(options.chat), Path(folder))
     document = {
         "machine": before,
-        "versions": versions("ray", "torch"),
+        "versions": versions("ray", "torch") | peer_versions(options),
         "rounds": options.rounds,
         "cases": with_former(cases) if options.add else cases,
         "notes": NOTES,

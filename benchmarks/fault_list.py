@@ -47,6 +47,7 @@ class Fault:
         formed: Whether they ask the model whose work is batches.
         socket: Whether somebody speaks over a WebSocket meanwhile.
         alone: Whether it gets a platform of its own.
+        ends: Whether the platform ends by it, as it should.
         around: What runs beside that, given a folder; returns its environment.
     """
 
@@ -56,6 +57,7 @@ class Fault:
     formed: bool = False
     socket: bool = False
     alone: bool = False
+    ends: bool = False
     around: Callable[[Path], AbstractContextManager[Env]] = _nothing
 
 
@@ -116,7 +118,7 @@ def replaced(bench: Bench) -> None:
     env = process.environ()
     process.kill()
     time.sleep(5)
-    subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    bench.start(command, env)
 
 
 FAULTS = (
@@ -138,8 +140,8 @@ FAULTS = (
     Fault(name="HAProxy's manager killed", strike=sent(MANAGER, signal.SIGKILL)),
     Fault(name="Serve's own proxy killed", strike=sent(PROXY, signal.SIGKILL)),
     Fault(name="Serve's controller killed", strike=sent(CONTROLLER, signal.SIGKILL)),
-    Fault(name="unrelated deploy", strike=deployed, socket=True),
-    Fault(name="platform stopped (SIGTERM)", strike=stopped, socket=True, alone=True),
-    Fault(name="GCS killed, no Redis", strike=sent(GCS, signal.SIGKILL), after_s=15, alone=True),
+    Fault(name="unrelated deploy", strike=deployed, after_s=40, socket=True),
+    Fault(name="platform stopped (SIGTERM)", strike=stopped, socket=True, alone=True, ends=True),
+    Fault(name="GCS killed, no Redis", strike=sent(GCS, signal.SIGKILL), alone=True, ends=True),
     Fault(name="GCS killed, with Redis", strike=replaced, after_s=20, alone=True, around=redis),
 )

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +90,29 @@ class Bench:
     server: Server
     folder: Path
     beside: Sequence[str]
+    processes: list[psutil.Process] = field(default_factory=list)
+    """All that belong to it; when a platform ends, nothing else tells what it leaves."""
+
+    @property
+    def left(self) -> list[str]:
+        """The command lines of its processes that are there still."""
+        lines = [(each, _line(each)) for each in self.processes]
+        return [f"{each.pid} {line[:60]}" for each, line in lines if line is not None]
+
+    def until_gone(self, timeout_s: float = 45.0) -> None:
+        """Wait until nothing is left of it."""
+        until_s = time.monotonic() + timeout_s
+        while left := self.left:
+            if time.monotonic() > until_s:
+                raise RuntimeError(f"there still are {', '.join(left)}")
+            time.sleep(0.3)
+
+    def start(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start one of its processes anew, as a supervisor does."""
+        started = subprocess.Popen(
+            command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self.processes.append(psutil.Process(started.pid))
 
     @property
     def base_url(self) -> str:
@@ -126,6 +149,7 @@ class Bench:
                 raise RuntimeError("the platform did not come back")
             time.sleep(0.3)
         time.sleep(5.0)
+        self.processes[:] = [*self.processes, *self.server.tree()]
 
     def strike(self, title: str, number: signal.Signals) -> None:
         """Send a signal to the oldest such process."""
@@ -144,10 +168,25 @@ class Bench:
         subprocess.run(
             [sys.executable, "-m", "headpond.cli", "apply", str(path)],
             # Others may run on this machine.
-            env={**os.environ, **self.server.env, "RAY_ADDRESS": self.ray_address},
+            env={
+                **os.environ,
+                **self.server.env,
+                "RAY_ADDRESS": self.ray_address,
+                "RAY_AUTH_MODE": "token",
+            },
             check=True,
             stdout=subprocess.DEVNULL,
         )
+
+
+def _line(process: psutil.Process) -> str | None:
+    """Return a process's command line; None when it has ended."""
+    try:
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        pass
+    return None
 
 
 @contextmanager
@@ -169,8 +208,12 @@ def open_bench(folder: Path, faults: Sequence[Fault]) -> Iterator[Bench]:
             ready_text="Ready at",
             env={"PYTHONPATH": os.pathsep.join(filter(None, paths)), **env},
         )
+        bench = Bench(server=server, folder=folder, beside=beside)
         try:
             server.start()
-            yield Bench(server=server, folder=folder, beside=beside)
+            yield bench
         finally:
             server.stop()
+            for process in bench.processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()

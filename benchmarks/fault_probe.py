@@ -71,9 +71,20 @@ class Caller:
             return SILENT
         except httpx2.HTTPError:
             return CUT
-        if answer.status_code != httpx2.codes.OK:
-            return f"{answer.status_code} {_code(content)}"
-        return _ending(content) if self.body.get("stream") else OK
+        return came_to(answer.status_code, content, "[DONE]" if self.body.get("stream") else "")
+
+
+def came_to(status: int, content: str, ending: str) -> str:
+    """Return what an answer was: `ok`, a status with a code, an error event, or `cut`.
+
+    Args:
+        status: Of the answer.
+        content: All of it.
+        ending: What the last event of a stream holds that ends well; nothing for whole answers.
+    """
+    if status != httpx2.codes.OK:
+        return f"{status} {_code(content)}"
+    return _ending(content, ending) if ending else OK
 
 
 def _code(content: str) -> str:
@@ -84,10 +95,10 @@ def _code(content: str) -> str:
         return repr(content[:30])
 
 
-def _ending(content: str) -> str:
+def _ending(content: str, ending: str) -> str:
     data = [line for line in content.splitlines() if line.startswith("data: ")]
     last = data[-1].removeprefix("data: ") if data else ""
-    if last == "[DONE]":
+    if ending in last:
         return OK
     return f"event {_code(last)}" if '"error"' in last else CUT
 

@@ -46,11 +46,12 @@ Case = Mapping[str, object]
 
 
 class Recovery:
-    """When all processes of a bench were there again, after some were not."""
+    """How long it took until all processes were there again, or, where it ends, all gone."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, *, ends: bool) -> None:
         self.whole_s = 0.0
         self._bench = bench
+        self._ends = ends
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look)
 
@@ -67,7 +68,7 @@ class Recovery:
     def _look(self) -> None:
         struck_s = time.monotonic()
         while not self._over.wait(0.3):
-            if not self._bench.is_whole():
+            if self._bench.left if self._ends else not self._bench.is_whole():
                 self.whole_s = time.monotonic() - struck_s
 
 
@@ -80,13 +81,15 @@ async def observe(bench: Bench, fault: Fault) -> Case:
         long=STREAM,
         socket_model=WORDS if fault.socket else None,
     )
-    recovery = Recovery(bench)
+    recovery = Recovery(bench, ends=fault.ends)
 
     def strike() -> None:
         fault.strike(bench)
         recovery.start()
 
     await watch.around(strike, before_s=BEFORE_S, after_s=fault.after_s)
+    if fault.ends:
+        await asyncio.to_thread(bench.until_gone)
     whole_s = recovery.stop()
     names = [caller.name for caller in callers]
     case = {

@@ -1,40 +1,38 @@
 """The planner's predictions beside measurements: private memory of replicas, and floors.
 
-Every bundle is served by `headpond up`, one replica each with two threads. Memory is what
-belongs to a replica's process alone (`Private_*` of its `smaps_rollup`): what one replica more
-takes. Latency is the mean of a device phase over requests that come one at a time, as
-`/metrics` has it; the floor is planned from the same dimensions.
+Every bundle is served by `headpond up`, one replica each with two threads and 64 MiB of state.
+Memory is what belongs to a replica's process alone (`Private_*` of its `smaps_rollup`): what one
+replica more takes. Latency is the mean of a device phase over requests that come one at a time,
+as `/metrics` has it; the floor is planned from the same dimensions.
 
-    python planning.py                 every group, into results/planning.json
-    python planning.py demo others     these groups; written after each
+    python planning.py                 every group; prints the tables of docs/planning.md
+    python planning.py demo others     these groups; the others' rows stay as they are
 """
 
 from __future__ import annotations
 
-import random
+import json
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import httpx2
 import psutil
 import yaml
 
-from harness import Server, machine, versions, write_results
+from harness import RESULTS, Server, machine, versions, write_results
 from headpond.bundle.document import read_manifest
 from headpond.capacity import Load, plan_capacity
 from headpond.devices import Device
+from headpond.ray_env import free_port
 from headpond.registry import workload
 from headpond.telemetry.scrape import Interval, Scrape
+from planning_calls import BUNDLES, ask, fill, holds, load_of
+from report import scenario_tables
 
-HOME = Path(__file__).parent.parent
-PORT = 8467
 THREADS = 2
 STATE_BYTES = 64 * 2**20
 WARM, TIMED = 3, 12
@@ -57,15 +55,13 @@ OTHERS = (
     "all-minilm-l6-v2-int8-onnx",
 )
 GROUPS = {"demo": DEMO, "others": OTHERS}
-PROMPT_TOKENS, OUTPUT_TOKENS = 128, 64
-STEPS, PASSES = 20, 2
-FILL = 10
-"""Prompts of 300 tokens: more than 64 MiB hold."""
+MEMORY, FLOORS = "memory of a replica", "floors"
 
 NOTES = (
-    "memory is private to a replica; full is after prompts that fill its state, 64 MiB",
+    "memory is private to a replica, after requests that fill what generation holds, 64 MiB",
     f"phases are means of {TIMED} requests, one at a time, {THREADS} threads",
 )
+Case = Mapping[str, object]
 
 
 @dataclass(kw_only=True)
@@ -78,7 +74,7 @@ class Measured:
     work: Mapping[str, int]
 
 
-def config(bundles: Sequence[str]) -> Mapping[str, object]:
+def config(bundles: Sequence[str], port: int) -> Mapping[str, object]:
     """Return a Serve config of a router and one replica of each bundle."""
     router = {
         "name": "router",
@@ -98,7 +94,7 @@ def config(bundles: Sequence[str]) -> Mapping[str, object]:
             "route_prefix": f"/models/{name}",
             "import_path": "headpond.deployment:build",
             "args": {
-                "bundle": str(HOME / "bundles" / name),
+                "bundle": str(BUNDLES / name),
                 "alias": name,
                 "state_bytes": STATE_BYTES,
                 "threads": THREADS,
@@ -108,7 +104,7 @@ def config(bundles: Sequence[str]) -> Mapping[str, object]:
     ]
     return {
         "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": PORT},
+        "http_options": {"host": "127.0.0.1", "port": port},
         "applications": [router, *models],
     }
 
@@ -124,32 +120,6 @@ def private_bytes(server: Server, name: str) -> int:
     raise RuntimeError(f"{name} has no replica")
 
 
-def body(name: str, number: int, prompt_tokens: int) -> tuple[str, dict[str, Any]]:
-    """Return the route and the body of one request of one item."""
-    manifest = read_manifest(HOME / "bundles" / name)
-    route = workload(manifest.workload).routes[0]
-    if manifest.workload == "generation":
-        ids = random.Random(number).choices(range(1000, 40000), k=prompt_tokens)  # noqa: S311
-        fields: dict[str, Any] = {"prompt": ids, "max_tokens": OUTPUT_TOKENS, "ignore_eos": True}
-        return "/v1/completions", {**fields, "temperature": 0, "model": name}
-    fields = dict(route.example)
-    if manifest.workload == "embedding":
-        fields["input"] = fields["input"][:1]
-    if manifest.workload == "reranking":
-        fields |= {"documents": fields["documents"][:1], "top_n": 1}
-    if manifest.workload == "diffusion":
-        fields |= {"num_inference_steps": STEPS, "guidance_scale": 4}
-    return route.path, {**fields, "model": name}
-
-
-def ask(http: httpx2.Client, name: str, number: int, prompt_tokens: int = PROMPT_TOKENS) -> None:
-    """Send one request and wait for its answer."""
-    path, fields = body(name, number, prompt_tokens)
-    answer = http.post(path, json=fields)
-    if answer.status_code != 200:
-        raise RuntimeError(f"{name}: {answer.status_code} {answer.text[:300]}")
-
-
 def scrape(http: httpx2.Client) -> Scrape:
     """Read the router's metrics, which hold its replicas'."""
     return Scrape.parse(http.get("/metrics").text, time.monotonic())
@@ -157,7 +127,7 @@ def scrape(http: httpx2.Client) -> Scrape:
 
 def measure(http: httpx2.Client, server: Server, name: str) -> Measured:
     """Measure one bundle that is served."""
-    record = workload(read_manifest(HOME / "bundles" / name).workload)
+    record = workload(read_manifest(BUNDLES / name).workload)
     idle = private_bytes(server, name)
     for number in range(WARM):
         ask(http, name, number)
@@ -177,105 +147,103 @@ def measure(http: httpx2.Client, server: Server, name: str) -> Measured:
         )
         for unit in record.units
     }
-    if record.name == "generation":
-        with ThreadPoolExecutor(FILL) as pool:
-            list(pool.map(lambda number: ask(http, name, 100 + number, 300), range(FILL)))
+    if holds(name):
+        fill(http, name)
     full = private_bytes(server, name)
     return Measured(idle_bytes=idle, full_bytes=full, phases_s=phases, work=work)
 
 
-def load_of(name: str, work: Mapping[str, int]) -> str:
-    """Return the dimensions of the requests that were sent."""
-    kind = read_manifest(HOME / "bundles" / name).workload
-    return {
-        "generation": f"prompt_tokens={PROMPT_TOKENS} output_tokens={OUTPUT_TOKENS}",
-        "embedding": f"tokens={work.get('input_tokens', 0)}",
-        "reranking": f"tokens={work.get('input_tokens', 0)}",
-        "vision": "images=1",
-        "speech": f"audio_ms={work.get('audio_ms', 0)}",
-        "diffusion": f"forwards={STEPS} steps={STEPS} passes={PASSES} sources=0",
-    }[kind]
-
-
-def cases(name: str, found: Measured) -> Iterator[dict[str, object]]:
+def cases(name: str, found: Measured) -> Iterator[Case]:
     """Yield what was planned and what was measured of one bundle."""
-    manifest = read_manifest(HOME / "bundles" / name)
+    manifest = read_manifest(BUNDLES / name)
     record = workload(manifest.workload)
-    load = Load.parse(load_of(name, found.work), record, manifest)
     plan = plan_capacity(
         record,
         manifest,
         Device.find("cpu"),
-        load,
-        state_bytes=STATE_BYTES,
+        Load.parse(load_of(name, found.work), record, manifest),
+        state_bytes=STATE_BYTES if holds(name) else 0,
         most_at_once=16,
         threads=THREADS,
         efficiency=1.0,
     )
-    holds = record.name == "generation"
-    planned = [plan.memory.idle_bytes / MIB, found.idle_bytes / MIB]
-    if holds:
-        planned += [plan.memory.full_bytes / MIB, found.full_bytes / MIB]
-    units = ("planned MiB", "measured MiB", "planned full MiB", "measured full MiB")
-    for unit, value in zip(units, planned, strict=False):
-        yield case("memory of a replica", name, unit, value)
-    yield case("memory of a replica", name, "planned/measured", planned[0] / planned[1])
+    memory = plan.memory
+    yield case(MEMORY, name, "process MiB", memory.process_bytes / MIB)
+    yield case(MEMORY, name, "weights MiB", memory.static_bytes / MIB)
+    yield case(MEMORY, name, "state MiB", memory.state_bytes / MIB)
+    yield case(MEMORY, name, "planned MiB", memory.full_bytes / MIB)
+    yield case(MEMORY, name, "idle MiB", found.idle_bytes / MIB)
+    yield case(MEMORY, name, "measured MiB", found.full_bytes / MIB)
+    yield case(MEMORY, name, "planned/measured", memory.full_bytes / found.full_bytes)
     for phase, floor_s in plan.phase_floor_s.items():
         measured_s = found.phases_s[phase]
         if not measured_s:
             continue  # the whole phase is part of another's last step
         row = f"{name}, {phase}"
-        yield case("floors", row, "floor ms", floor_s * 1000)
-        yield case("floors", row, "measured ms", measured_s * 1000)
-        yield case("floors", row, "floor/measured", floor_s / measured_s)
+        yield case(FLOORS, row, "floor ms", floor_s * 1000)
+        yield case(FLOORS, row, "measured ms", measured_s * 1000)
+        yield case(FLOORS, row, "floor/measured", floor_s / measured_s)
 
 
-def case(scenario: str, variant: str, unit: str, value: float) -> dict[str, object]:
+def case(scenario: str, variant: str, unit: str, value: float) -> Case:
     """Return one figure as the report takes it."""
     nothing: dict[str, object] = {"peers": {}, "ratio": {}, "spread": {}, "peer_quality": {}}
     named = {"scenario": scenario, "variant": variant, "unit": unit, "ours": value}
     return {**named, **nothing, "floor": None, "quality": None}
 
 
-def run(bundles: Sequence[str]) -> Iterator[dict[str, object]]:
+def run(bundles: Sequence[str]) -> Iterator[Case]:
     """Serve bundles and yield their cases."""
+    port = free_port()
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(config(bundles), file)
+        yaml.safe_dump(config(bundles, port), file)
         file.flush()
         server = Server(
-            name="planning",
+            name=f"planning-{port}",
             command=[sys.executable, "-m", "headpond.cli", "up", file.name],
-            port=PORT,
+            port=port,
             ready_path="/readyz",
             ready_text="Ready at",
         )
         try:
             server.start()
             time.sleep(2)
-            with httpx2.Client(base_url=f"http://127.0.0.1:{PORT}", timeout=120) as http:
+            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
                 for name in bundles:
                     yield from cases(name, measure(http, server, name))
         finally:
             server.stop()
 
 
+def kept_with(new: Sequence[Case]) -> list[Case]:
+    """Return the kept cases of bundles that were not measured now, with the new ones."""
+    path = RESULTS / "planning.json"
+    kept: list[Case] = json.loads(path.read_text())["cases"] if path.exists() else []
+    rows = {(each["scenario"], each["variant"]): each for each in new}
+    both = [*(each for each in kept if (each["scenario"], each["variant"]) not in rows), *new]
+    order = [*DEMO, *OTHERS]
+
+    def place(each: Case) -> tuple[bool, int]:
+        bundle = str(each["variant"]).partition(",")[0]
+        return each["scenario"] == FLOORS, order.index(bundle)
+
+    return sorted(both, key=place)
+
+
 def main() -> None:
     """Measure group after group, and write what there is."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server is stopped too
-    before = machine()
-    found: list[dict[str, object]] = []
+    described = {
+        "machine": machine(),
+        "versions": versions("ray", "torch", "onnxruntime"),
+        "rounds": 1,
+        "notes": NOTES,
+    }
+    found: list[Case] = []
     for group in sys.argv[1:] or GROUPS:
         found += run(GROUPS[group])
-        write_results(
-            "planning",
-            {
-                "machine": before,
-                "versions": versions("ray", "torch", "onnxruntime"),
-                "rounds": 1,
-                "cases": found,
-                "notes": NOTES,
-            },
-        )
+        write_results("planning", {**described, "cases": kept_with(found)})
+    print("\n".join(scenario_tables(kept_with(found))))
 
 
 if __name__ == "__main__":

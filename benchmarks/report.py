@@ -64,9 +64,14 @@ def _scenario(cases: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     yield _row(["server", *units, *(["answers"] if said else [])])
     yield _row(["---"] * (1 + len(units) + said))
     for name, values in figures.items():
-        shown = [f"{values[unit]:.4g}" if unit in values else "" for unit in units]
+        shown = [_figure(values[unit]) if unit in values else "" for unit in units]
         yield _row([name, *shown, *([told.get(name, "")] if said else [])])
     yield from _beside([case for case in cases if case["unit"] == units[0]])
+
+
+def _figure(value: float) -> str:
+    """Return four digits of what was measured, and all of what was counted."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _spread(low: float, high: float) -> str:

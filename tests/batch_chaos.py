@@ -1,149 +1,67 @@
-"""Three jobs while workers are killed: a share of the store's calls fails, the disk fills up.
+"""Three batches through a storm: everything is killed again and again, and the stores fail.
 
-`python tests/batch_chaos.py --records 20000 --kills 40` runs it large; CI runs it small.
-As `python tests/batch_chaos.py worker ...` it is one of the processes that are killed.
+Workers, the server that takes batches in, and all of them at once are killed with -9, the
+database crashes, the disk is full for a while, and a fifth of the object store's calls fail.
+
+`python tests/batch_chaos.py --records 20000 --faults 40 --postgres` runs it large; the tests
+run it small.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
+import json
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from socket import create_server
+from typing import Any
 
-from batches import Mill, as_jsonl, require_exactly_once
-from flaky_files import FlakyFiles
-from headpond.call import Answer, Call, ModelCard
-from headpond.dialect import Route
-from headpond.jobs import reading
-from headpond.jobs.computing import Pace
+import httpx2
+
+from batch_processes import CARDS, KEY, RECORDS, SHARD, SHARDS, WORKLOADS, Processes, Site
+from batches import TENANT, Mill, as_jsonl, require_exactly_once
 from headpond.jobs.database import Database
 from headpond.jobs.endpoints import batch_endpoints
-from headpond.jobs.job import Job, JobStatus
+from headpond.jobs.job import JobStatus
 from headpond.jobs.objects import Objects
-from headpond.jobs.worker import Worker, WorkerOptions
-from headpond.record import Formed, WorkloadRecord
-from headpond.testing.answering import AnsweringBackend
-from headpond.testing.echo import record as echo
-from headpond.testing.echo_dialect import EchoExchange, EchoItem, EchoRequest, EchoResponse
+from pg_server import address_of, crash, postgres
 
-WORKLOADS = ("echo", "measuring", "ranking")
-SHARD = 64
-LEASE_S = 2.0
-CALL_S = 0.02
-FULL = "disk-is-full"
+ORDER = ("worker", "machine", "disk", "database", "server", "worker", "worker", "server")
+"""What fails, one after the other, and again from the first."""
 
 
-def toy(name: str) -> WorkloadRecord:
-    """Return the echo workload under another name; all but the first form batches."""
-    route = Route.json(
-        f"/v1/{name}",
-        "Say a text back",
-        request=EchoRequest,
-        exchange=EchoExchange,
-        response=EchoResponse,
-        example={"text": "hello"},
-    )
-    shape = replace(echo.request, max_items=64)
-    batching = echo.batching if name == "echo" else Formed(axis="text_bytes", budget=1000)
-    return replace(echo, name=name, routes=(route,), request=shape, batching=batching)
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a storm.
 
+    Attributes:
+        computed: How often each record was computed.
+        faults: How often each thing failed.
+        worker_kills: How many workers were killed, alone or with all others.
+    """
 
-RECORDS = {name: toy(name) for name in WORKLOADS}
-CARDS = [
-    ModelCard(
-        name=name, workload=name, bundles=(f"{name}@1.0.0+0123456789ab",), created_s=0, limits={}
-    )
-    for name in WORKLOADS
-]
+    computed: Counter[str]
+    faults: Counter[str]
+    worker_kills: int
 
+    @property
+    def again(self) -> int:
+        """How many records were computed once more, each time counted."""
+        return self.computed.total() - len(self.computed)
 
-@dataclass(kw_only=True)
-class CountingBackend(AnsweringBackend):
-    """Takes a while for each call, and writes down what it computes where no kill undoes it."""
-
-    async def submit(self, call: Call) -> Answer:
-        await asyncio.sleep(CALL_S)
-        return await super().submit(call)
-
-
-def work(folder: Path, database: str, objects: str, owner: str) -> None:
-    """Be a worker, until killed."""
-    counted = os.open(folder / f"computed-{owner}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-
-    def compute(item: object) -> object:
-        if not isinstance(item, EchoItem):
-            raise TypeError(item)
-        os.write(counted, f"{item.text}\n".encode())
-        return item.text
-
-    reading.SHARD_RECORDS = SHARD
-    FlakyFiles.reset(error_share=0.2)
-    FlakyFiles.full_while = folder / FULL
-    worker = Worker(
-        Database.open(database, patience_s=30.0),
-        Objects(objects, patience_s=60.0),
-        CountingBackend(cards=CARDS, compute=compute),
-        batch_endpoints(RECORDS.values()),
-        owner=owner,
-        options=WorkerOptions(lease_s=LEASE_S, poll_s=0.1, pace=Pace(in_flight=8, shard_s=1.0)),
-    )
-    asyncio.run(worker.run())
-
-
-@dataclass
-class Workers:
-    """Worker processes that come and go."""
-
-    folder: Path
-    database: str
-    objects: str
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    kills: int = 0
-
-    def start(self) -> None:
-        """Start one more."""
-        owner = f"w{time.monotonic_ns()}"
-        given = [str(self.folder), self.database, self.objects, owner]
-        with (self.folder / "workers.log").open("ab") as log:
-            self.processes[owner] = subprocess.Popen(
-                [sys.executable, __file__, "worker", *given], stdout=log, stderr=log
-            )
-
-    def kill(self, dice: random.Random) -> None:
-        """Kill one that works and start another, as when the machine has no memory left."""
-        busy = [owner for owner in self.processes if self._has_computed(owner)]
-        if not busy:
-            return
-        process = self.processes.pop(dice.choice(busy))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        self.kills += 1
-        self.start()
-
-    def computed(self) -> Counter[str]:
-        """Return what all of them have computed, by how often."""
-        files = self.folder.glob("computed-*")
-        return Counter(name for file in files for name in file.read_text().split())
-
-    def _has_computed(self, owner: str) -> bool:
-        counted = self.folder / f"computed-{owner}"
-        return counted.exists() and counted.stat().st_size > 0
-
-    def stop(self) -> None:
-        """Kill all."""
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
+    @property
+    def most_again(self) -> int:
+        """How many may be: the shards in flight whenever a worker dies, or its lease may end."""
+        workers = self.worker_kills + 3 * self.faults["database"]
+        return workers * SHARDS * SHARD
 
 
 def lines_of(workload: str, count: int) -> tuple[list[str], bytes]:
@@ -162,88 +80,192 @@ def lines_of(workload: str, count: int) -> tuple[list[str], bytes]:
 
 
 async def storm(
-    folder: Path, database: str, *, records: int, kills: int, seed: int = 0
-) -> tuple[Counter[str], int]:
-    """Run three jobs to their end, whatever happens to the workers.
+    folder: Path,
+    database: str,
+    *,
+    records: int,
+    faults: int,
+    pause_s: float = 0.5,
+    seed: int = 0,
+    restart: Callable[[], Awaitable[None]] | None = None,
+) -> Outcome:
+    """Run three batches to their end, whatever happens meanwhile.
 
-    Returns:
-        What was computed, by how often, and how many workers were killed.
+    Args:
+        folder: For all that the processes share.
+        database: Of the jobs.
+        records: Of all batches together.
+        faults: How often something fails.
+        pause_s: The mean time between two faults.
+        seed: Of the times, and of which worker.
+        restart: Crashes the database, which comes back; without it that does not happen.
 
     Raises:
-        AssertionError: A record was lost or doubled.
+        AssertionError: A record was lost, doubled or computed too often.
     """
-    dice = random.Random(seed)  # noqa: S311 - the same in every run
-    mill = Mill(
-        database=Database.open(database, patience_s=30.0),
-        objects=Objects(f"file://{folder}/objects"),
-    )
-    mill.backend.cards = CARDS
-    mill.endpoints = batch_endpoints(RECORDS.values())
-    jobs: dict[str, tuple[Job, Sequence[str]]] = {}
-    for workload in WORKLOADS:
-        names, content = lines_of(workload, records // len(WORKLOADS))
-        jobs[workload] = (await mill.submit(content, endpoint=f"/v1/{workload}"), names)
-    workers = Workers(folder, database, f"flaky://{folder}/objects")
-    try:
-        for _ in range(3):
-            workers.start()
-        await _rage(mill, workers, [job for job, _ in jobs.values()], dice, kills)
-    finally:
-        workers.stop()
-    for job, asked in jobs.values():
-        assert (await mill.job(job)).status is JobStatus.COMPLETED
-        await require_exactly_once(mill, job, asked)
-        output, _ = await mill.lines(job)
-        assert len(output) == len(asked)
-        assert {line["response"]["bundle"] for line in output} == {job.bundle}
-    mill.database.close()
-    computed = workers.computed()
-    assert set(computed) == {name for _, names in jobs.values() for name in names}
-    # A worker runs two shards at once: no more than these run again for each kill.
-    assert computed.total() - len(computed) <= workers.kills * 2 * SHARD
-    return computed, workers.kills
+    with create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    site = Site(folder=str(folder), database=database, port=port)
+    processes = Processes(site)
+    each = len(WORKLOADS)
+    asked = {name: lines_of(name, (records + n) // each) for n, name in enumerate(WORKLOADS)}
+    base_url, headers = f"http://127.0.0.1:{port}", {"authorization": f"Bearer {KEY}"}
+    async with httpx2.AsyncClient(base_url=base_url, headers=headers, timeout=60.0) as http:
+        processes.start()
+        try:
+            raging = asyncio.create_task(_rage(processes, faults, pause_s, seed, restart))
+            made = {
+                name: await _submit(http, name, content) for name, (_, content) in asked.items()
+            }
+            failed = await raging
+            over = {name: await _over(http, batch_id) for name, batch_id in made.items()}
+            found = {name: await _results(http, batch) for name, batch in over.items()}
+            listed = (await _answer(http, "GET", "/v1/batches")).json()["data"]
+        finally:
+            processes.stop()
+    assert {batch["id"] for batch in listed} == set(made.values())  # no key made two
+    for name, (names, _) in asked.items():
+        assert (over[name]["status"], over[name]["errors"]) == ("completed", None)
+        assert Counter(found[name]) == Counter(names)
+    await _verify(site, {made[name]: names for name, (names, _) in asked.items()})
+    computed = processes.computed()
+    assert set(computed) == {name for names, _ in asked.values() for name in names}
+    outcome = Outcome(computed=computed, faults=failed, worker_kills=processes.worker_kills)
+    assert outcome.again <= outcome.most_again
+    return outcome
 
 
 async def _rage(
-    mill: Mill, workers: Workers, jobs: Sequence[Job], dice: random.Random, kills: int
-) -> None:
-    """Kill workers, and fill the disk for a while, until all jobs are over."""
-    full, was_full = workers.folder / FULL, False
-    while not all([await mill.is_over(job) for job in jobs]):
-        await asyncio.sleep(dice.uniform(0.3, 1.0))
-        if workers.kills < kills:
-            workers.kill(dice)
-        if workers.kills == kills // 2 and not was_full:
-            was_full = True
-            full.touch()
-            await asyncio.sleep(1.0)
-            full.unlink()
+    processes: Processes,
+    count: int,
+    pause_s: float,
+    seed: int,
+    restart: Callable[[], Awaitable[None]] | None,
+) -> Counter[str]:
+    """Let one thing after the other fail, at random times but while workers work."""
+    dice = random.Random(seed)  # noqa: S311 - the same in every run
+    failed: Counter[str] = Counter()
+    while failed.total() < count:
+        await asyncio.sleep(dice.uniform(0.0, 2 * pause_s))
+        if not processes.busy:
+            continue
+        kind = ORDER[failed.total() % len(ORDER)]
+        if kind == "database" and restart is None:
+            kind = "worker"
+        failed[kind] += 1
+        match kind:
+            case "worker":
+                processes.kill_worker(dice)
+            case "server":
+                processes.kill_server()
+            case "machine":
+                processes.kill_all()
+            case "database" if restart is not None:
+                await restart()
+            case "disk":
+                processes.site.full.touch()
+                await asyncio.sleep(1.0)
+                processes.site.full.unlink()
+    return failed
+
+
+async def _answer(
+    http: httpx2.AsyncClient, method: str, path: str, **asked: Any
+) -> httpx2.Response:
+    """Ask until somebody answers: the server is dead at times, or its stores are away."""
+    while True:
+        try:
+            answer = await http.request(method, path, **asked)
+        except httpx2.TransportError:
+            answer = None
+        if answer is not None and answer.status_code < 500:
+            return answer.raise_for_status()
+        await asyncio.sleep(0.1)
+
+
+async def _submit(http: httpx2.AsyncClient, workload: str, content: bytes) -> str:
+    """Upload a file and ask for a batch, as often as it takes; the key makes it one."""
+    upload = partial(_answer, http, "POST", "/v1/files", data={"purpose": "batch"})
+    file = (await upload(files={"file": ("in.jsonl", content)})).json()
+    body = {
+        "input_file_id": file["id"],
+        "endpoint": f"/v1/{workload}",
+        "completion_window": "24h",
+    }
+    key = {"idempotency-key": workload}
+    made = await _answer(http, "POST", "/v1/batches", json=body, headers=key)
+    return str(made.json()["id"])
+
+
+async def _over(http: httpx2.AsyncClient, batch_id: str) -> dict[str, Any]:
+    """Return a batch that is over."""
+    while True:
+        batch: dict[str, Any] = (await _answer(http, "GET", f"/v1/batches/{batch_id}")).json()
+        if JobStatus(batch["status"]).over:
+            return batch
+        await asyncio.sleep(0.1)
+
+
+async def _results(http: httpx2.AsyncClient, batch: dict[str, Any]) -> list[str]:
+    """Return the names of a batch's records, from its files."""
+    names: list[str] = []
+    for file_id in (batch["output_file_id"], batch["error_file_id"]):
+        if file_id is not None:
+            content = await _answer(http, "GET", f"/v1/files/{file_id}/content")
+            names += [json.loads(line)["custom_id"] for line in content.iter_lines()]
+    return names
+
+
+async def _verify(site: Site, asked: dict[str, Sequence[str]]) -> None:
+    """Check files, manifests and bundles in the stores themselves."""
+    mill = Mill(
+        database=Database.open(site.database, patience_s=30.0),
+        objects=Objects(f"file://{site.folder}/objects"),
+    )
+    mill.backend.cards = CARDS
+    mill.endpoints = batch_endpoints(RECORDS.values())
+    for batch_id, names in asked.items():
+        job = await mill.jobs.job(batch_id, TENANT)
+        await require_exactly_once(mill, job, names)
+        output, _ = await mill.lines(job)
+        assert len(output) == len(names)
+        assert {line["response"]["bundle"] for line in output} == {job.bundle}
+    mill.database.close()
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be a worker, or run the storm."""
-    if arguments[:1] == ["worker"]:
-        folder, database, objects, owner = arguments[1:]
-        work(Path(folder), database, objects, owner)
-        return
+    """Run a storm, and say what became of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=20_000)
-    parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--faults", type=int, default=40)
+    parser.add_argument("--pause-s", type=float, default=1.5, help="mean, between faults")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--database", help="PostgreSQL; SQLite in a fresh folder when absent.")
-    asked = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        database = asked.database or f"sqlite:///{folder}/jobs.db"
+    parser.add_argument("--postgres", action="store_true", help="SQLite without it")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run = partial(
+            storm,
+            folder,
+            records=options.records,
+            faults=options.faults,
+            pause_s=options.pause_s,
+            seed=options.seed,
+        )
         began_s = time.monotonic()
-        computed, kills = asyncio.run(
-            storm(Path(folder), database, records=asked.records, kills=asked.kills, seed=asked.seed)
-        )
-        again = computed.total() - len(computed)
+        if options.postgres:
+            with postgres(folder) as server:
+                restart = partial(crash, server)
+                outcome = asyncio.run(run(database=address_of(server), restart=restart))
+        else:
+            outcome = asyncio.run(run(database=f"sqlite:///{folder}/jobs.db"))
         took_s = time.monotonic() - began_s
-        sys.stdout.write(
-            f"{len(computed)} records, each once over the files, in {took_s:.0f} s; "
-            f"{kills} kills; {again} computed again\n"
-        )
+    failed = ", ".join(f"{kind} {count}" for kind, count in outcome.faults.items())
+    sys.stdout.write(
+        f"{len(outcome.computed)} records, each once over the files, in {took_s:.0f} s; "
+        f"failed: {failed}; {outcome.worker_kills} workers were killed; "
+        f"{outcome.again} records computed again, of at most {outcome.most_again}\n"
+    )
 
 
 if __name__ == "__main__":

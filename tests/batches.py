@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -93,7 +93,7 @@ class Mill:
 
     async def submit(self, content: bytes, *, endpoint: str = ENDPOINT, **metadata: str) -> Job:
         """Upload a file and make a job of it, as the API does."""
-        file_id, job_id = new_file_id(), new_job_id()
+        file_id = new_file_id()
         key = f"files/{file_id}"
         stored = await self.objects.put(key, content)
         await self.jobs.add_file(
@@ -107,53 +107,38 @@ class Mill:
                 key=key,
             )
         )
-        async with aclosing(first_lines(self.objects, key)) as lines:
-            pinned = await pin(lines, self.endpoints[endpoint], self.backend, job_id)
-        return await self.jobs.create(
-            NewJob(
-                id=job_id,
-                tenant=TENANT,
-                endpoint=endpoint,
-                model=pinned.model,
-                bundle=pinned.bundle,
-                input_file_id=file_id,
-                window="24h",
-                window_s=86_400.0,
-                metadata=metadata,
-            )
-        )
+        asked = replace(_asked(), endpoint=endpoint, input_file_id=file_id, metadata=metadata)
+        return await self._made(asked, first_lines(self.objects, key))
 
     async def submit_prefix(self, source: Source, target: Target) -> Job:
         """Make a job over a prefix, as the API does."""
-        job_id = new_job_id()
         folder, entries = await open_source(self.roots, source, TENANT)
-        async with aclosing(first_records(folder, entries, source)) as lines:
-            pinned = await pin(lines, self.endpoints[ENDPOINT], self.backend, job_id)
-        return await self.jobs.create(
-            NewJob(
-                id=job_id,
-                tenant=TENANT,
-                endpoint=ENDPOINT,
-                model=pinned.model,
-                bundle=pinned.bundle,
-                source=source,
-                target=target,
-                window="24h",
-                window_s=86_400.0,
-            )
-        )
+        asked = replace(_asked(), source=source, target=target)
+        return await self._made(asked, first_records(folder, entries, source))
+
+    async def _made(self, asked: NewJob, first: AsyncGenerator[bytes]) -> Job:
+        """Make a job of the model that the first lines of its input name."""
+        async with aclosing(first) as lines:
+            pinned = await pin(lines, self.endpoints[asked.endpoint], self.backend, asked.id)
+        return await self.jobs.create(replace(asked, model=pinned.model, bundle=pinned.bundle))
 
     def worker(
-        self, owner: str = "one", *, lease_s: float = 30.0, pace: Pace | None = None
+        self,
+        owner: str = "one",
+        *,
+        shards: int = 2,
+        lease_s: float = 30.0,
+        pace: Pace | None = None,
     ) -> Worker:
         """Return a worker that has taken nothing yet."""
+        pace = pace or Pace()
         return Worker(
             self.database,
             self.objects,
             self.backend,
             self.endpoints,
             owner=owner,
-            options=WorkerOptions(lease_s=lease_s, poll_s=0.01, pace=pace or Pace()),
+            options=WorkerOptions(shards=shards, lease_s=lease_s, poll_s=0.01, pace=pace),
             roots=self.roots,
         )
 
@@ -193,6 +178,19 @@ class Mill:
         content = await self.objects.get(file.key)
         assert hashlib.sha256(content).hexdigest() == file.sha256
         return [json.loads(line) for line in content.splitlines()]
+
+
+def _asked() -> NewJob:
+    """Return a job as everybody asks for it."""
+    return NewJob(
+        id=new_job_id(),
+        tenant=TENANT,
+        endpoint=ENDPOINT,
+        model=None,
+        bundle=None,
+        window="24h",
+        window_s=86_400.0,
+    )
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -39,10 +39,6 @@ class FlakyFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
         self._err(writes=True)
         super().mv(path1, path2, **options)
 
-    def get_file(self, rpath: str, lpath: str, **options: object) -> None:
-        self._err(writes=False)
-        super().get_file(rpath, lpath, **options)
-
     def _err(self, *, writes: bool) -> None:
         cls = type(self)
         cls.calls += 1

@@ -78,7 +78,7 @@ class Platform:
 
     def apply(self, config: Path) -> None:
         """Bring a changed config to it, as its users do."""
-        (raylet,) = self._processes("raylet/raylet")
+        (raylet,) = self.processes("raylet/raylet")
         address = next(each for each in raylet.cmdline() if each.startswith("--gcs-address="))
         # Others may run on this machine.
         env = {**raylet.environ(), "RAY_ADDRESS": address.partition("=")[2]}
@@ -87,9 +87,10 @@ class Platform:
 
     def replicas(self, deployment: str) -> list[psutil.Process]:
         """The processes of one deployment's replicas."""
-        return self._processes(f"ray::ServeReplica:{deployment}")
+        return self.processes(f"ray::ServeReplica:{deployment}")
 
-    def _processes(self, title: str) -> list[psutil.Process]:
+    def processes(self, title: str) -> list[psutil.Process]:
+        """What it has started whose command line holds this."""
         found = []
         for child in self.process.children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # Ray's short-lived helpers come and go

@@ -82,6 +82,7 @@ class Door:
             card=self._backend.card,
             reason=self._backend.reason,
             backlog=self._backend.loop.backlog(),
+            lane=self._address,
         )
 
 

@@ -81,7 +81,8 @@ class Progress(Generic[Payload_co]):
         units: How far the slot went along the axis: its quantum, or less, or, within the
             state that is reserved for it, more (a cached prefix, accepted drafts).
         skipped: How many of these units took no work, as they were there already (a cached
-            prefix). Said when they are passed, so that speed is not mistaken.
+            prefix). Said when they are passed, so that speed is not mistaken. None where the
+            engine does not say: of a first phase it is then what goes beyond the quantum.
         phase: The record's phase the slot is in from now on, when that changed.
         finished: The work the item came to, when this was its last step.
         idle: Whether the slot can't go on until it is fed again. Only of items that are fed.
@@ -90,7 +91,7 @@ class Progress(Generic[Payload_co]):
 
     outputs: tuple[Payload_co, ...] = ()
     units: int = 1
-    skipped: int = 0
+    skipped: int | None = None
     phase: str | None = None
     finished: Work | None = None
     idle: bool = False

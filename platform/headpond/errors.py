@@ -182,7 +182,9 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
     @classmethod
-    def named(cls, model: str, problem: str = "does not exist") -> Self:
+    def named(
+        cls, model: str, problem: str = "does not exist; /v1/models lists those that do"
+    ) -> Self:
         """Return what is wrong with one model; of a long name only the beginning is shown."""
         shown = model if len(model) <= _MOST_SHOWN else f"{model[:_MOST_SHOWN]}…"
         return cls(f"The model `{shown}` {problem}.", param="model")

@@ -35,11 +35,13 @@ class ReplicaStatus:
         card: The model it serves; `card.name` is the name of its application.
         reason: Why it cannot serve now; None when it can.
         backlog: What waits there.
+        lane: Where streams of it come from.
     """
 
     card: ModelCard
     reason: str | None
     backlog: Backlog = field(default_factory=Backlog)
+    lane: LaneAddress | None = None
 
     @property
     def bundle(self) -> str:
@@ -74,6 +76,10 @@ class ModelHandle(Protocol):
         Raises:
             WorkerLost: The replica died, or none could be reached.
         """
+        ...
+
+    def comes_over(self, stream: int, lane: LaneAddress) -> None:
+        """Note that a stream comes from the replica at a lane: only that one can lose it."""
         ...
 
     async def statuses(self) -> Sequence[ReplicaStatus]:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from headpond.pattern import spelled
+
 FILES_PATH = "/v1/files"
 FILE_PATH = FILES_PATH + "/{file_id}"
 CONTENT_PATH = FILE_PATH + "/content"
@@ -150,7 +152,11 @@ class BatchRequest(BaseModel):
     input: BatchInput | None = None
     output: BatchOutput | None = None
     endpoint: str
-    completion_window: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}[hm]$")]
+    completion_window: Annotated[
+        str,
+        Field(pattern=r"^[1-9][0-9]{0,4}[hm]$"),
+        spelled("must be a number of hours or minutes, such as 24h or 90m"),
+    ]
     metadata: Metadata | None = None
     output_expires_after: ExpiresAfter | None = None
 

@@ -7,8 +7,10 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import ray
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -27,6 +29,8 @@ from headpond.rollouts.started import MODEL, ROUTER
 from headpond.router import RouterArgs
 
 _POLL_S = 0.2
+_END_S = 5.0
+"""So long processes of Ray have to end by themselves."""
 
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
 """The last line of a traceback: an exception's name, and what it says."""
@@ -162,22 +166,26 @@ def _why(status: ServeStatus, name: str) -> str:
 def join_ray(address: str | None = None) -> None:
     """Connect to the Ray at an address, HOST:PORT, or the one that runs on this machine.
 
+    Args:
+        address: Where it is; what `RAY_ADDRESS` says when None.
+
     Raises:
         NotReady: None runs there, or not for us.
     """
+    named = address or os.environ.get("RAY_ADDRESS")
     try:
         ray.init(
-            address=address or "auto",
+            address=named or "auto",
             namespace="serve",
             log_to_driver=False,
             logging_level=logging.WARNING,
         )
     except ConnectionError:
-        if address is None:
+        if named is None:
             raise NotReady("no Ray runs on this machine; start one with `headpond up`") from None
         # Ray shows its token to an address that is named only when it is told to.
         raise NotReady(
-            f"no Ray at {address} lets us in; if it asks for a token, set RAY_AUTH_MODE=token"
+            f"no Ray at {named} lets us in; if it asks for a token, set RAY_AUTH_MODE=token"
         ) from None
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
 
@@ -202,4 +210,21 @@ def stop_ray() -> None:
             serve.delete(name, _blocking=False)  # so that all drain at once
         while serve.status().applications:
             time.sleep(_POLL_S)
+    started = _processes(global_worker.node)
     ray.shutdown()
+    # Agents of a Ray whose control store has died go on looking for it for minutes.
+    _, left = psutil.wait_procs(started, timeout=_END_S)
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _processes(node: Node | None) -> list[psutil.Process]:
+    """Return what a Ray has started here, and what that has."""
+    found: list[psutil.Process] = []
+    alive = [] if node is None else node.live_processes()  # type: ignore[no-untyped-call]
+    for _, process in alive:
+        with suppress(psutil.NoSuchProcess):
+            one = psutil.Process(process.pid)
+            found += [one, *one.children(recursive=True)]
+    return found

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headpond.hop import ReplicaStatus
+from headpond.lane import LaneAddress
 
 SILENT_POLLS = 3
 """So many polls in a row without an answer, and a replica is given up."""
@@ -22,12 +23,14 @@ class Waiting:
 
     Attributes:
         give_up: Ends the waiting for it.
-        replica: Who has taken it in; None until somebody has.
+        replica: Who has taken it in; None until that is known, for most calls at their end.
+        lane: Where it comes from, of a stream; None until it does.
         polls: How many polls there were since it was sent that found nobody had.
     """
 
     give_up: Callable[[], None]
     replica: str | None = None
+    lane: LaneAddress | None = None
     polls: int = 0
 
 
@@ -39,6 +42,7 @@ class RollCall:
         self._said: dict[str, ReplicaStatus] = {}
         self._missed: dict[str, int] = {}
         self._waiting: dict[Waiting, None] = {}
+        self._streams: dict[int, Waiting] = {}
 
     @property
     def statuses(self) -> Sequence[ReplicaStatus]:
@@ -68,25 +72,38 @@ class RollCall:
         kept = {name: self._said[name] for name in missing if name in self._said}
         self._said = {**kept, **answered}
         silent = {name for name in missing if self._is_silent(name)}
+        lanes = {status.lane: name for name, status in self._said.items()}
         for waiting in list(self._waiting):
-            waiting.polls += waiting.replica is None
-            nowhere = waiting.replica is None and waiting.polls >= SILENT_POLLS
-            if silent and (nowhere or waiting.replica in silent):
+            taken = waiting.replica is not None or waiting.lane is not None
+            waiting.polls += not taken
+            nowhere = not taken and waiting.polls >= SILENT_POLLS
+            holder = waiting.replica if waiting.lane is None else lanes.get(waiting.lane)
+            if silent and (nowhere or holder in silent):
                 waiting.give_up()
 
+    def comes_over(self, stream: int, lane: LaneAddress) -> None:
+        """Note that a stream comes from a lane, if it is still under way."""
+        if stream in self._streams:
+            self._streams[stream].lane = lane
+
     @contextmanager
-    def waiting(self, give_up: Callable[[], None]) -> Iterator[Waiting]:
+    def waiting(self, give_up: Callable[[], None], stream: int | None = None) -> Iterator[Waiting]:
         """Keep a call while it is under way.
 
         Args:
             give_up: Ends the waiting for it; called at most once a poll.
+            stream: Its number, if it is one.
         """
         waiting = Waiting(give_up=give_up)
         self._waiting[waiting] = None
+        if stream is not None:
+            self._streams[stream] = waiting
         try:
             yield waiting
         finally:
             del self._waiting[waiting]
+            if stream is not None:
+                del self._streams[stream]
 
     def _is_silent(self, name: str) -> bool:
         return self._missed.get(name, 0) >= SILENT_POLLS

@@ -19,6 +19,7 @@ from headpond.deployment import (
 )
 from headpond.http.app import build_app
 from headpond.http.jobs import JobsDoor
+from headpond.http.routers import Routers
 from headpond.http.stray import with_strays
 from headpond.http.usage import UsageDoor
 from headpond.jobs.access import JobsAccess
@@ -32,7 +33,13 @@ from headpond.rollouts.ray_keys import RayKeys
 from headpond.rollouts.shadow import Shadows
 from headpond.routing import RoutedBackend
 from headpond.serve_edge import behind_serve
-from headpond.serve_handle import ROUTER_DEPLOYMENT, connect, router_reports
+from headpond.serve_handle import (
+    ROUTER_DEPLOYMENT,
+    ServeHandle,
+    connect,
+    router_reports,
+    routers_of,
+)
 from headpond.settings import Settings
 from headpond.telemetry.logs import configure_logging
 from headpond.telemetry.tracing import request_tracer
@@ -79,8 +86,12 @@ class Router:
         """Start with an empty alias table; `reconfigure` brings the real one."""
         self._settings = resolved(args.settings)
         configure_logging(self._settings, sys.__stderr__)
+        context = serve.get_replica_context()
+        self._app = context.app_name
+        self._everyone: ServeHandle | None = None
         metrics = RolloutMetrics()
-        self._backend = RoutedBackend(connect, metrics.text)
+        self._routers = Routers(context.replica_id.unique_id, self._expositions, metrics)
+        self._backend = RoutedBackend(connect)
         records, forward = workloads(), self._backend.forward
         compared = {name: record.compared for name, record in records.items() if record.compared}
         self._keeper = Keeper(
@@ -88,7 +99,7 @@ class Router:
             self._backend,
             Shadows(forward, compared).copy,
             Prober(forward, records, self._backend.workload_of).ask,
-            partial(router_reports, serve.get_replica_context().app_name),
+            partial(router_reports, self._app),
             metrics,
         )
         self._jobs = None if args.jobs is None else JobsDoor(JobsAccess(args.jobs))
@@ -102,6 +113,15 @@ class Router:
         """Return what this router knows of rollouts; asked by the others, and by commands."""
         return self._keeper.report()
 
+    async def exposition(self) -> tuple[str, str]:
+        """Return this router's name and what it counts; asked by the others."""
+        return self._routers.own()
+
+    async def _expositions(self) -> Mapping[str, str]:
+        if self._everyone is None:
+            self._everyone = routers_of(self._app)
+        return await self._everyone.expositions()
+
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the app of every workload that is installed."""
         records = list(workloads().values())
@@ -113,6 +133,7 @@ class Router:
             self._settings,
             jobs=self._jobs,
             usage=None if kept is None else UsageDoor(kept),
+            routers=self._routers,
             tracer=request_tracer(self._settings),
         )
         return behind_serve(with_strays(app, self._backend.knows))

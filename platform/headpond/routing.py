@@ -51,16 +51,13 @@ class RoutedBackend:
     def __init__(
         self,
         connect: Callable[[str], ModelHandle | None],
-        own_metrics: Callable[[], str] = lambda: "",
     ) -> None:
         """Start with an empty table.
 
         Args:
             connect: Returns the handle of an application, or None while it does not exist.
-            own_metrics: What this process counts itself, in the Prometheus text format.
         """
         self._connect = connect
-        self._own_metrics = own_metrics
         self._aliases = AliasTable()
         self._handles: dict[str, ModelHandle] = {}
         self._statuses: dict[str, Sequence[ReplicaStatus]] = {}
@@ -221,7 +218,7 @@ class RoutedBackend:
         for handle in self._handles.values():
             with suppress(WorkerLost):
                 texts |= await handle.expositions()
-        return merge_expositions(texts) + self._own_metrics()
+        return merge_expositions(texts)
 
     def _resolve(self, call: Call, lost: str | None = None) -> str:
         def ready(app: str) -> bool:
@@ -345,6 +342,8 @@ class _StreamedAnswer:
             stream.accepted.cancel()
             held.cancel()
             raise
+        if stream.address is not None:
+            handle.comes_over(stream.number, stream.address)
         # The replica keeps the deadline; this is for a replica that stands still.
         stream.mailbox.end_after(call.deadline_s + _GRACE_S, stream.fail, DeadlineExceeded())
         return cls(hub, stream, held)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headpond.errors import Overloaded
+from headpond.errors import NotReady, Overloaded
+from headpond.http.errors import error_answer, error_headers
 from headpond.http.headers import request_id
 from headpond.jobs_wire import FILES_PATH
 from headpond.shedding import LateLoop, Shedding
@@ -15,6 +17,11 @@ from headpond.shedding import LateLoop, Shedding
 _REQUEST_ID = b"x-request-id"
 _DISCONNECT_DISABLED = b"x-request-disconnect-disabled"
 _SESSION = b"x-session-id"
+_NOT_FOUND = HTTPStatus.NOT_FOUND
+_UNKNOWN_PATH = b"Path '"
+"""How Serve's own answer begins; ours are JSON."""
+_OF_BODIES = frozenset({b"content-type", b"content-length"})
+_RETRY_AFTER_S = 1.0
 _STEERING = frozenset(
     {
         b"x-request-timeout-seconds",
@@ -52,7 +59,7 @@ _REFUSAL_BODY: Message = {"type": "http.response.body", "body": _REFUSAL}
 
 def before_serve() -> list[Middleware]:
     """Return what Serve puts before itself; `headpond.ray_env` tells it to."""
-    return [Middleware(shed), Middleware(plain_headers)]
+    return [Middleware(shed), Middleware(named_absence), Middleware(plain_headers)]
 
 
 def shed(app: ASGIApp) -> ASGIApp:
@@ -109,6 +116,50 @@ def plain_headers(app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send)
 
     return edge
+
+
+def named_absence(app: ASGIApp) -> ASGIApp:
+    """Say of what Serve does not know, now, that it is to come back.
+
+    While applications go, HAProxy has a proxy of Serve's answer for them that knows them no
+    more. Its 404 would be sent again by no client. What nothing serves at all is HAProxy's,
+    or the router's, to say.
+    """
+
+    async def edge(scope: Scope, receive: Receive, send: Send) -> None:
+        unsent: list[Message] = []
+
+        async def send_named(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == _NOT_FOUND:
+                unsent.append(message)
+                return
+            if unsent:
+                start = unsent.pop()
+                if message.get("body", b"").startswith(_UNKNOWN_PATH):
+                    start, message = _away(start)
+                await send(start)
+            await send(message)
+
+        await app(scope, receive, send_named if scope["type"] == "http" else send)
+
+    return edge
+
+
+def _away(start: Message) -> tuple[Message, Message]:
+    """Return what is sent in place of Serve's answer, with that one's other headers."""
+    error = NotReady("Nothing runs that could answer.", retry_after_s=_RETRY_AFTER_S)
+    answer = error_answer(error, None)
+    body = json.dumps(answer.body).encode()
+    headers = [pair for pair in start["headers"] if pair[0] not in _OF_BODIES]
+    headers += [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *error_headers(error),
+    ]
+    return (
+        {**start, "status": answer.status, "headers": headers},
+        {"type": "http.response.body", "body": body},
+    )
 
 
 def _reads_itself(scope: Scope) -> bool:

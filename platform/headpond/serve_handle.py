@@ -63,8 +63,12 @@ class ServeHandle:
         """
         response = self._handle.stream.remote(call, router_id, stream)
         return await self._outcome(
-            cast("DeploymentResponse[LaneAddress | HeadpondError | None]", response)
+            cast("DeploymentResponse[LaneAddress | HeadpondError | None]", response), stream
         )
+
+    def comes_over(self, stream: int, lane: LaneAddress) -> None:
+        """Note that a stream comes from the replica at a lane: only that one can lose it."""
+        self._roll.comes_over(stream, lane)
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
         """Ask every replica how it is; calls of one that does not answer for long are lost."""
@@ -82,7 +86,7 @@ class ServeHandle:
             raise WorkerLost from error
 
     async def expositions(self) -> Mapping[str, str]:
-        """Return each replica's metrics in the Prometheus text format, by replica ID."""
+        """Return each replica's metrics in the Prometheus text format, by its name."""
         replies, _ = await self._ask_all("exposition")
         return dict(cast("tuple[str, str]", reply) for reply in replies.values())
 
@@ -124,7 +128,9 @@ class ServeHandle:
             if replica.actor_id.hex() in actors:
                 router.on_new_queue_len_info(name, replica.max_ongoing_requests)
 
-    async def _outcome(self, response: DeploymentResponse[Outcome]) -> Outcome:
+    async def _outcome(
+        self, response: DeploymentResponse[Outcome], stream: int | None = None
+    ) -> Outcome:
         """Wait for a call, but no longer than for the replica that has taken it in.
 
         Raises:
@@ -134,7 +140,7 @@ class ServeHandle:
             async with asyncio.timeout(None) as limit:
                 if self._roll.nobody:
                     _expire(limit)
-                with self._roll.waiting(partial(_expire, limit)) as waiting:
+                with self._roll.waiting(partial(_expire, limit), stream) as waiting:
                     taken = await response._fetch_future_result_async()  # noqa: SLF001 - as `await response` does
                     waiting.replica = _actor(taken)
                     outcome: Outcome = await taken.get_async()  # type: ignore[no-untyped-call]
@@ -147,6 +153,18 @@ class ServeHandle:
             raise WorkerLost from None
         except (RayError, RayServeException, AioRpcError) as error:
             raise WorkerLost from error
+
+
+def routers_of(app: str) -> ServeHandle:
+    """Return the handle of an application's routers.
+
+    Raises:
+        WorkerLost: There is none.
+    """
+    try:
+        return ServeHandle(get_deployment_handle(ROUTER_DEPLOYMENT, app_name=app), app)
+    except (RayError, RayServeException) as error:
+        raise WorkerLost from error
 
 
 async def router_reports(app: str) -> Sequence[RouterReport]:

@@ -85,12 +85,14 @@ class UsageSettings(BaseModel):
         url: `sqlite:///path` or `postgresql://user@host/database`, which may be that of the
             jobs; a SQLite file in the user's data folder for headpond when absent.
         write_s: So often each process writes what it has counted.
+        keep_days: Hours that are over for so many days are deleted; None to keep all.
     """
 
     model_config = _STRICT
 
     url: Annotated[str, Field(pattern=r"^(sqlite:///|postgresql://)")] | None = None
     write_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    keep_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
 
 
 class SessionLimits(BaseModel):

@@ -27,6 +27,7 @@ from headpond.engine import EngineSettings
 from headpond.errors import ModelNotFound
 from headpond.hop import ReplicaStatus
 from headpond.http.app import build_app
+from headpond.lane import LaneAddress
 from headpond.registry import workload
 from headpond.routing import RoutedBackend
 from headpond.scheduling.loop import loop_for
@@ -70,6 +71,9 @@ class InProcess:
         self._backend = backend
         self.answer = door.answer
         self.stream = door.stream
+
+    def comes_over(self, stream: int, lane: LaneAddress) -> None:
+        """Nobody stands still here."""
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
         return [self._door.status]

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from headpond.ray_env import free_port
+from headpond.telemetry.scrape import Scrape
 from headpond.testing.echo import write_echo_bundle
 from headpond.testing.echo_dialect import MOST_CHUNKS
 from headpond.testing.install import declare_workload
@@ -29,9 +30,9 @@ STEP_MS, SLOTS = 50, 2
 
 
 def config(folder: Path, port: int) -> dict[str, object]:
-    """A router and a model that is scaled by its work, as the chart would write them."""
+    """Two routers and a model that is scaled by its work, as the chart would write them."""
     keys = folder / "settings.yaml"
-    keys.write_text(json.dumps({"keys": [{"key": KEY, "tenant": "one"}]}))
+    keys.write_text(json.dumps({"keys": [{"key": KEY, "tenant": "one", "metrics": True}]}))
     by_work = {
         "min_replicas": 1,
         "max_replicas": 2,
@@ -53,7 +54,11 @@ def config(folder: Path, port: int) -> dict[str, object]:
                 "import_path": "headpond.router:build",
                 "args": {"settings": str(keys)},
                 "deployments": [
-                    {"name": "Router", "user_config": {"aliases": {"echo": {"echo": 100}}}}
+                    {
+                        "name": "Router",
+                        "num_replicas": 2,
+                        "user_config": {"aliases": {"echo": {"echo": 100}}},
+                    }
                 ],
             },
             {
@@ -137,6 +142,22 @@ def test_helm_test_names_what_is_not_served(scaled: Platform) -> None:
 
 def test_helm_test_needs_the_key(scaled: Platform) -> None:
     assert smoke(scaled, "echo", key="another").returncode != 0
+
+
+async def test_whichever_router_is_scraped_shows_both(scaled: Platform) -> None:
+    headers = {"authorization": f"Bearer {KEY}"}
+    calls, seen = 6, []
+    async with httpx2.AsyncClient(base_url=scaled.base_url, headers=headers) as http:
+        before = Scrape.parse((await http.get("/metrics")).text, 0.0)
+        for _ in range(calls):
+            answer = await http.post("/v1/echo", json={"model": "echo", "text": "hello"})
+            assert answer.status_code == 200, answer.text
+            seen.append(Scrape.parse((await http.get("/metrics")).text, 0.0))
+    name = "headpond_http_received_total"
+    counted = [each.total(name, workload="echo") for each in (before, *seen)]
+    assert [count - counted[0] for count in counted[1:]] == list(range(1, calls + 1))
+    routers = {tuple(sorted(each.values(name, "router"))) for each in seen}
+    assert [len(names) for names in routers] == [2]
 
 
 async def test_few_long_calls_bring_a_second_replica(scaled: Platform) -> None:

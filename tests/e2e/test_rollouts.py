@@ -151,6 +151,7 @@ async def test_no_request_fails_while_a_version_comes_and_goes(
     assert callers.outcomes.total() >= REQUESTS
 
 
+@pytest.mark.long
 async def test_a_slow_version_is_compared_and_then_taken_back(
     platform: Platform, command: Command, tmp_path: Path
 ) -> None:
@@ -182,7 +183,7 @@ async def test_a_slow_version_is_compared_and_then_taken_back(
     assert "echo-1-2-0: removed" in await command.done("remove", "echo-1-2-0")
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_a_model_without_replicas_serves_its_first_request(
     platform: Platform, *, stream: bool
 ) -> None:

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headpond.ray_env import free_port
 from headpond.testing.echo import write_echo_bundle
 from headpond.testing.install import declare_workload
+from testbed import Platform, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
 
-def up(folder: Path, config: dict[str, object]) -> subprocess.CompletedProcess[str]:
-    """Run `headpond up` with a config until it gives up."""
+def command(folder: Path, config: dict[str, object], port: int) -> tuple[list[str], dict[str, str]]:
+    """Return `headpond up` with a config, and its environment."""
     path = folder / "config.json"
     path.write_text(json.dumps(config))
     declared = declare_workload(folder / "declared", "echo", "headpond.testing.echo:record")
-    return subprocess.run(
-        [sys.executable, "-m", "headpond.cli", "up", str(path), "--port", str(free_port())],
-        env={"PYTHONPATH": str(declared), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    paths = os.pathsep.join(filter(None, [str(declared), os.environ.get("PYTHONPATH", "")]))
+    env = {"PYTHONPATH": paths, "PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    return [sys.executable, "-m", "headpond.cli", "up", str(path), "--port", str(port)], env
+
+
+def up(folder: Path, config: dict[str, object]) -> subprocess.CompletedProcess[str]:
+    """Run `headpond up` with a config until it gives up."""
+    words, env = command(folder, config, free_port())
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=150, check=False)
 
 
 def model(**args: object) -> dict[str, object]:
@@ -64,3 +68,29 @@ def test_a_mistyped_config_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "applications" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_platform_whose_control_store_dies_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "up.log"
+    words, env = command(tmp_path, model(bundle=str(write_echo_bundle(tmp_path / "echo"))), port)
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(words, env=env, stdout=output, stderr=output) as running,
+    ):
+        platform = Platform(
+            base_url=f"http://127.0.0.1:{port}", process=psutil.Process(running.pid), log=log
+        )
+        started: list[psutil.Process] = []
+        try:
+            wait_ready(platform, running)
+            started += platform.process.children(recursive=True)
+            (store,) = platform.processes("gcs_server")
+            store.kill()
+            assert running.wait(timeout=60) == 1
+            assert psutil.wait_procs(started, timeout=5)[1] == []
+        finally:
+            running.kill()
+            for process in started:
+                if process.is_running():
+                    process.kill()
+    assert "gcs_server has died" in " ".join(log.read_text().split())

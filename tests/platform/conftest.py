@@ -13,6 +13,7 @@ from headpond.call import Accepted, Failed, ModelCard, Output
 from headpond.dialect import Ask, Heading, ItemEvent, Route, SseEvent
 from headpond.errors import InvalidRequest, Overloaded
 from headpond.http.app import ASGIApp, build_app
+from headpond.http.endpoint import Patience
 from headpond.record import (
     Bounds,
     Continuous,
@@ -180,7 +181,9 @@ def backend() -> ScriptedBackend:
 @pytest.fixture
 def make_app(record: WorkloadRecord, backend: ScriptedBackend) -> Callable[[Settings], ASGIApp]:
     def make(settings: Settings) -> ASGIApp:
-        return build_app([record], backend, settings, keep_alive_s=0.02, grace_s=0.0)
+        return build_app(
+            [record], backend, settings, patience=Patience(keep_alive_s=0.02, grace_s=0.0)
+        )
 
     return make
 

@@ -44,7 +44,8 @@ def shown(record: WorkloadRecord) -> set[str]:
     """Return the names of all samples that a replica and its HTTP layer show."""
     metrics = Metrics(record, bundle="b", model="m")
     metrics.watch(IdleLoop)
-    http = HttpMetrics(Sessions(SessionLimits()))
+    http = HttpMetrics()
+    http.watch(Sessions(SessionLimits()))
     http.account(record.name).received += 1
     names = set()
     for family in text_string_to_metric_families(metrics.text() + http.text()):

@@ -87,8 +87,10 @@ def test_what_is_reserved_is_what_is_used(path: Path) -> None:
     for _, args, options in models(path):
         # Options that a config gives take the place of all of the code's.
         if options:
-            assert options["num_cpus"] == args.get("threads", 1)
+            count = int(str(args.get("tensor_parallel", 1)))
+            assert options["num_cpus"] == int(str(args.get("threads", 1))) * count
             assert (float(str(options.get("num_gpus", 0))) > 0) == (args.get("device") == "cuda")
+            assert count == 1 or options["num_gpus"] == count
 
 
 @each

@@ -18,6 +18,7 @@ from headpond.errors import (
     WorkerLost,
 )
 from headpond.http.app import ASGIApp, build_app
+from headpond.http.endpoint import Patience
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
 from headpond.testing.asgi import AsgiRequest
@@ -194,7 +195,7 @@ async def test_a_backend_that_stands_still_is_left_at_the_deadline(
 async def test_what_is_ready_after_the_deadline_is_late(
     record: WorkloadRecord, backend: ScriptedBackend, *, stream: bool
 ) -> None:
-    app = build_app([record], backend, Settings(), grace_s=30.0)
+    app = build_app([record], backend, Settings(), patience=Patience(grace_s=30.0))
     step = asyncio.Event()
     backend.steps = [step, LAST]
     asyncio.get_running_loop().call_later(0.03, step.set)
@@ -206,7 +207,7 @@ async def test_what_is_ready_after_the_deadline_is_late(
 async def test_a_late_end_of_a_stream_is_an_error_event(
     record: WorkloadRecord, backend: ScriptedBackend
 ) -> None:
-    app = build_app([record], backend, Settings(), grace_s=30.0)
+    app = build_app([record], backend, Settings(), patience=Patience(grace_s=30.0))
     step = asyncio.Event()
     backend.steps = [[Output(0, "a")], step, LAST]
     request = ask(stream=True, headers={"x-headpond-deadline-ms": "500"})

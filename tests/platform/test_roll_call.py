@@ -8,6 +8,7 @@ import pytest
 
 from headpond.call import ModelCard
 from headpond.hop import ReplicaStatus
+from headpond.lane import LaneAddress
 from headpond.roll_call import SILENT_POLLS, RollCall
 
 STATUS = ReplicaStatus(
@@ -19,9 +20,9 @@ STATUS = ReplicaStatus(
 class Call:
     """One call that is under way."""
 
-    def __init__(self, roll: RollCall, replica: str | None) -> None:
+    def __init__(self, roll: RollCall, replica: str | None, stream: int | None = None) -> None:
         self.given_up = 0
-        self._kept = roll.waiting(self._give_up)
+        self._kept = roll.waiting(self._give_up, stream)
         self._kept.__enter__().replica = replica
 
     def _give_up(self) -> None:
@@ -70,6 +71,21 @@ def test_a_call_that_nobody_has_taken_in_is_given_up_when_somebody_is_silent(
     late = Call(roll, None)
     miss(roll, 1)
     assert (lost.given_up, late.given_up) == (1, 0)
+
+
+def test_a_stream_is_lost_with_the_replica_it_comes_from_and_no_other() -> None:
+    roll = RollCall()
+    lanes = {name: LaneAddress(host="h", port=1, token=name.encode()) for name in "ab"}
+    said = {name: replace(STATUS, lane=lane) for name, lane in lanes.items()}
+    roll.take(said, ())
+    calls = {name: Call(roll, None, stream=number) for number, name in enumerate("ab")}
+    for number, name in enumerate("ab"):
+        roll.comes_over(number, lanes[name])
+    for _ in range(SILENT_POLLS):
+        roll.take({"b": said["b"]}, {"a"})
+    assert (calls["a"].given_up, calls["b"].given_up) == (1, 0)
+    calls["b"].end()
+    roll.comes_over(1, lanes["b"])
 
 
 def test_a_call_that_waits_for_a_place_is_not_given_up_while_all_answer(roll: RollCall) -> None:

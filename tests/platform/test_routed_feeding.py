@@ -82,6 +82,9 @@ class Replica:
         task.add_done_callback(self.held.discard)
         return await task
 
+    def comes_over(self, stream: int, lane: LaneAddress) -> None:
+        """Nobody stands still here."""
+
     async def statuses(self) -> Sequence[ReplicaStatus]:
         return [ReplicaStatus(card=CARD, reason=None)]
 

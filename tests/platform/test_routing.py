@@ -82,6 +82,9 @@ class FakeHandle:
             raise
         return None
 
+    def comes_over(self, stream: int, lane: LaneAddress) -> None:
+        """Nobody stands still here."""
+
     async def statuses(self) -> Sequence[ReplicaStatus]:
         await asyncio.sleep(self.status_s)
         card = ModelCard(

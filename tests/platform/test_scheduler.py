@@ -500,6 +500,31 @@ def test_an_engine_against_its_own_protocol_fails_the_items_not_the_loop(mode: s
     assert engine.open_slots == []
 
 
+class Hasty(SimulatedEngine):
+    """Reads all there is, whatever its quantum; says that it found nothing, or says nothing."""
+
+    says: int | None = 0
+
+    def step(self, quanta: Sequence[Quantum[SimulatedSlot]]) -> list[Progress[str]]:
+        whole = [replace(each, units=max(each.slot.prompt_left, 1)) for each in quanta]
+        return [replace(each, skipped=self.says) for each in super().step(whole)]
+
+
+@pytest.mark.parametrize(("says", "read"), [(0, 40), (None, 16)])
+def test_what_is_read_beyond_the_quantum_is_work_where_the_engine_says_so(
+    says: int | None, read: int
+) -> None:
+    clock = FakeClock()
+    engine = Hasty(clock)
+    engine.says = says
+    loop = SimulatedLoop(simulated_record(), engine, clock, symbols={"most_units": 100})
+    served = loop.submit(call(item("x", prompt=40, outputs=9)))
+    loop.turn()
+    loop.cancel(served)
+    loop.run()
+    assert served.reports[0].work["read"] == read
+
+
 def test_a_phase_that_lies_behind_moves_no_time() -> None:
     bench = Bench()
     engine = Strange(bench.clock)

@@ -10,6 +10,7 @@ from socket import create_server
 
 import pytest
 import uvicorn
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -17,8 +18,9 @@ from websockets.typing import Subprotocol
 
 from headpond.http.app import ASGIApp, build_app
 from headpond.ray_env import RAY_ENV
-from headpond.serve_edge import before_serve, plain_headers
+from headpond.serve_edge import before_serve, named_absence, plain_headers
 from headpond.settings import Settings
+from headpond.testing.asgi import AsgiRequest
 from headpond.testing.listening import Letters
 from headpond.testing.talking import TALK_PATH, talking_record
 from talks import HeldBackend
@@ -41,6 +43,30 @@ async def seen_by_serve(
     await plain_headers(serve)(scope, unused, unused)  # type: ignore[arg-type]
     assert scope["headers"] == list(headers)
     return seen
+
+
+async def answered(path: str, app: ASGIApp) -> AsgiRequest:
+    request = AsgiRequest(path=path, method="GET")
+    await request.run(named_absence(app))
+    return request
+
+
+async def test_what_serve_does_not_know_now_is_to_come_back() -> None:
+    text = "Path '/v1/echo' not found. Ping http://.../-/routes for available routes."
+    found = await answered("/v1/echo", PlainTextResponse(text, 404, {"x-request-id": "r-7"}))
+    assert found.status == 503
+    assert json.loads(found.body)["error"]["code"] == "model_not_ready"
+    assert found.answer_headers["retry-after"] == "1"
+    assert found.answer_headers["x-request-id"] == "r-7"
+    assert found.answer_headers["content-type"] == "application/json"
+    assert found.answer_headers["content-length"] == str(len(found.body))
+
+
+@pytest.mark.parametrize("status", [200, 404])
+async def test_other_answers_stay_as_they_are(status: int) -> None:
+    content = {"error": {"code": "not_found"}}
+    found = await answered("/v1/echo", JSONResponse(content, status))
+    assert (found.status, json.loads(found.body)) == (status, content)
 
 
 @pytest.mark.parametrize("given", [b"r-7", b"a.b:c/d"])

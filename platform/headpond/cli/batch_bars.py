@@ -27,7 +27,7 @@ def upload_bar(name: str) -> Iterator[Callable[[int, int], None]]:
     """Show how much of a file was sent; yields who is to be told."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(),
                TransferSpeedColumn())  # fmt: skip
-    with Progress(*columns, console=people, transient=True) as bars:
+    with Progress(*columns, console=people, transient=True, disable=not people.is_terminal) as bars:
         task = bars.add_task(f"upload {escape(name)}", total=None)
         yield lambda sent, total: bars.update(task, completed=sent, total=total)
 
@@ -37,7 +37,7 @@ def records_bar() -> Iterator[Callable[[Batch], None]]:
     """Show how far a batch is; yields who is to be told of it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("{task.fields[left]}"))  # fmt: skip
-    with Progress(*columns, console=people, transient=True) as bars:
+    with Progress(*columns, console=people, transient=True, disable=not people.is_terminal) as bars:
         task = bars.add_task("batch", total=None, left="")
 
         def told(batch: Batch) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -22,7 +21,7 @@ from headpond.bundle.locking import lock_engine, lock_files, write_draft, write_
 from headpond.bundle.manifest import Manifest
 from headpond.bundle.store import Store, default_cache, open_bundle
 from headpond.bundle.verifying import Check, Verification
-from headpond.cli.console import people, refusals
+from headpond.cli.console import people, refusals, result_console
 from headpond.cli.options import AsJson
 from headpond.engine import EngineSettings
 from headpond.planner import memory_plan
@@ -180,7 +179,7 @@ def _memory(manifest: Manifest) -> dict[str, int] | None:
 
 
 def _show_check(check: Check) -> None:
-    console = Console()
+    console = result_console()
     if check.problem is None:
         console.print(f"[green]ok[/green]    {escape(check.name)}")
     else:
@@ -188,7 +187,7 @@ def _show_check(check: Check) -> None:
 
 
 def _show_manifest(manifest: Manifest, memory: dict[str, int] | None) -> None:
-    console = Console()
+    console = result_console()
     console.print(f"[bold]{manifest.ref}[/bold]  {escape(manifest.summary)}")
     console.print(f"digest    {manifest.digest}", soft_wrap=True)
     console.print(f"workload  {manifest.workload}, {manifest.execution.architecture} in "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +15,13 @@ from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 from headpond.errors import HeadpondError
 
 people = Console(stderr=True)
+_UNBROKEN_COLUMNS = 1000
+
+
+def result_console() -> Console:
+    """Return where results go: as wide as a terminal, and with whole lines into a pipe or a file."""
+    whole = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(width=_UNBROKEN_COLUMNS if whole else None)
 
 
 def tell_retries() -> None:
@@ -31,7 +40,8 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except HeadpondError as error:
-        field = f" [dim]({escape(error.param)})[/dim]" if error.param else ""
+        leads = error.param and error.message.startswith(f"{error.param}:")
+        field = f" [dim]({escape(error.param)})[/dim]" if error.param and not leads else ""
         people.print(f"[red]{escape(error.message)}[/red]{field}")
         if error.__cause__ is not None:
             people.print(f"  because: {escape(str(error.__cause__))}")

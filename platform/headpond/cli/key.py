@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from headpond.api_key import ApiKey, hash_key, key_id, new_key
-from headpond.cli.console import people, refusals
+from headpond.cli.console import people, refusals, result_console
 from headpond.cli.options import AsJson
 from headpond.tenancy.key_list import KeyList
 
@@ -85,7 +84,7 @@ def show(
         columns = [key_id(key.key_sha256), key.tenant, ", ".join(key.models)]
         columns += [", ".join(key.workloads), _expiry(key), seen]
         table.add_row(*map(escape, columns))
-    Console().print(table)
+    result_console().print(table)
 
 
 @app.command()

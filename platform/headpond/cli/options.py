@@ -83,13 +83,27 @@ def chosen(client: Client, workload: str, model: str | None) -> str:
     raise typer.BadParameter(reason, param_hint="--model")
 
 
+def text_of_input() -> str:
+    """Return standard input.
+
+    Raises:
+        typer.BadParameter: It is no text.
+    """
+    try:
+        text = sys.stdin.read()
+        text.encode()  # where the locale lets other bytes pass, they do not come this far
+    except UnicodeError:
+        raise typer.BadParameter("standard input is no UTF-8 text") from None
+    return text
+
+
 def lines_of_input(what: str) -> list[str]:
     """Return the lines of standard input that are not empty.
 
     Raises:
         typer.BadParameter: There are none, or a person sits there.
     """
-    lines = [] if sys.stdin.isatty() else [line.strip() for line in sys.stdin]
+    lines = [] if sys.stdin.isatty() else [line.strip() for line in text_of_input().split("\n")]
     found = [line for line in lines if line]
     if not found:
         raise typer.BadParameter(f"give {what}, or one a line on standard input")

@@ -12,20 +12,20 @@ from typing import Annotated
 
 import typer
 from pydantic import ByteSize, TypeAdapter, ValidationError
-from rich.console import Console
 from rich.table import Table
 
 from headpond.bundle.document import read_manifest
 from headpond.bundle.loading import bind
 from headpond.bundle.manifest import Manifest
 from headpond.capacity import Capacity, Load, plan_capacity
-from headpond.cli.console import refusals
+from headpond.cli.console import refusals, result_console
 from headpond.cli.options import AsJson
 from headpond.devices import Device
 from headpond.errors import BundleError
 from headpond.registry import workload as find_record
 
 _MIB = 2**20
+_WHOLE_MS = 100
 _SIZE = TypeAdapter(ByteSize)
 
 
@@ -132,7 +132,7 @@ def _print_table(
         )
     if capacity.replicas is not None:
         rows.add_row("replicas", f"{capacity.replicas} at {efficiency:.2g} of the floor's speed")
-    Console().print(rows)
+    result_console().print(rows)
 
 
 def _fits(capacity: Capacity) -> str:
@@ -148,4 +148,5 @@ def _mib(count: int) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:,.3g} ms"
+    ms = seconds * 1000
+    return f"{ms:,.0f} ms" if ms >= _WHOLE_MS else f"{ms:.3g} ms"

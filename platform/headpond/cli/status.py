@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headpond.cli.console import people, refusals
+from headpond.cli.console import people, refusals, result_console
 from headpond.cli.options import ApiKey, AsJson, BaseUrl
 from headpond.cli.server import Server, observed
 from headpond.errors import HeadpondError
@@ -116,4 +115,4 @@ def _show(served: Sequence[Served]) -> None:
             ready,
             "\n".join(row.bundles),
         )
-    Console().print(table if served else "Nothing is served.")
+    result_console().print(table if served else "Nothing is served.")

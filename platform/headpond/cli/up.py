@@ -32,6 +32,7 @@ _POLL_S = 0.2
 _LOOK_S = 1.0
 _BATCH_TIMEOUT_S = 120.0
 _SHOWN_TEXT = 200
+_SHORT_FOLDER, _MOST_OF_PATH = "/tmp", 9  # noqa: S108 - what is made there is a folder of our own
 
 Config = Annotated[Path, typer.Argument(help="A Serve config file.", exists=True, dir_okay=False)]
 Cpus = Annotated[int, typer.Option(help="CPUs that Ray may reserve, as a count of reservations.")]
@@ -47,7 +48,11 @@ def env() -> None:
 def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 16, port: Port = None) -> None:
     """Start every application of a Serve config on a local Ray, and stay up until stopped."""
     with _platform(config, cpus, port) as base_url:
-        people.print(f"Ready at {base_url}; Ctrl-C stops it. Logs: /tmp/ray/session_latest/logs")
+        people.print(
+            f"Ready at {base_url} (in a browser: the playground); Ctrl-C stops it. "
+            "Logs: /tmp/ray/session_latest/logs",
+            soft_wrap=True,
+        )
         _stay_up()
 
 
@@ -97,7 +102,7 @@ def demo(
 @contextmanager
 def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
     """Run the applications of a config; yields the base URL once everything is ready."""
-    folder = tempfile.TemporaryDirectory(prefix="headpond-")
+    folder = tempfile.TemporaryDirectory(prefix="headpond-", dir=_socket_folder())
     with refusals(), folder as run_dir, ExitStack() as note:
         apply_ray_env(Path(run_dir))
         # Ray reads its environment when it is imported.
@@ -122,6 +127,12 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
             yield base_url
         finally:
             local_ray.stop_ray()
+
+
+def _socket_folder() -> str:
+    """Return where HAProxy's sockets lie: their paths have at most 97 bytes, most of them Serve's."""
+    own = tempfile.gettempdir()
+    return _SHORT_FOLDER if len(own) > _MOST_OF_PATH else own
 
 
 def _report(started: float) -> Callable[[str, str], None]:

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Annotated, cast
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from headpond.cli.console import result_console
 from headpond.cli.options import ApiKey, AsJson, BaseUrl, connected
 from headpond.usage_wire import USAGE_GROUPS, UsageGroup, UsageReport, UsageRow
 
@@ -47,7 +47,7 @@ def usage(
         writer.writerow(_columns(report))
         writer.writerows(_cells(report, row) for row in report.data)
     else:
-        Console().print(_table(report))
+        result_console().print(_table(report))
 
 
 def _columns(report: UsageReport) -> list[str]:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headpond.call import Backend
 from headpond.errors import DeclarationError, HeadpondError, NotFound
 from headpond.http.auth import Keyring
-from headpond.http.endpoint import Endpoint
+from headpond.http.endpoint import Endpoint, Patience
 from headpond.http.errors import MethodNotAllowed, UpgradeRequired
 from headpond.http.forms import ErrorForms
 from headpond.http.handshake import refuse
@@ -44,6 +44,7 @@ from headpond.tenancy.quotas import Quotas
 
 if TYPE_CHECKING:
     from headpond.http.jobs import JobsDoor
+    from headpond.http.routers import Routers
     from headpond.http.usage import UsageDoor
 
 __all__ = ["ASGIApp", "build_app"]
@@ -58,9 +59,9 @@ def build_app(
     *,
     jobs: JobsDoor | None = None,
     usage: UsageDoor | None = None,
+    routers: Routers | None = None,
     tracer: RequestTracer | None = None,
-    keep_alive_s: float = 15.0,
-    grace_s: float = 1.0,
+    patience: Patience | None = None,
 ) -> ASGIApp:
     """Build the app. It serves at any prefix: what the server puts in `root_path` is cut.
 
@@ -70,9 +71,10 @@ def build_app(
         settings: Keys, what needs one, and which web pages may call.
         jobs: Where files and batches are kept; without it there are none.
         usage: Where usage is kept; without it none is shown.
+        routers: Counts here, and shows what others like this app count; without it each shows
+            its own.
         tracer: Makes the spans of requests; without it there are none.
-        keep_alive_s: A stream that is idle for so long gets a comment.
-        grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
+        patience: How long it waits.
 
     Raises:
         DeclarationError: Two records, or a record and the platform, declare one route; or a
@@ -82,7 +84,12 @@ def build_app(
     """
     keyring, quotas = Keyring.of(settings), Quotas(settings)
     tenancy, sessions = Tenancy(keyring, quotas), Sessions(settings.sessions)
-    metrics = HttpMetrics(sessions, keyring, quotas)
+    metrics = HttpMetrics() if routers is None else routers.metrics
+    metrics.watch(sessions, keyring, quotas)
+
+    async def own_metrics() -> str:
+        return metrics.text() if routers is None else await routers.text()
+
     sockets: dict[str, SocketEndpoint] = {}
     declared: defaultdict[tuple[str, str], list[Endpoint]] = defaultdict(list)
     for record in records:
@@ -98,15 +105,14 @@ def build_app(
                 backend,
                 tenancy,
                 metrics,
-                keep_alive_s=keep_alive_s,
-                grace_s=grace_s,
+                patience=patience or Patience(),
                 tracer=tracer,
             )
             declared[route.method, route.path].append(endpoint)
     probes = Probes(
         backend,
         keyring,
-        metrics,
+        own_metrics,
         None if jobs is None else jobs.metrics,
         metrics_open=settings.metrics_open,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import perf_counter
 
 import structlog
@@ -33,6 +34,19 @@ from headpond.tenancy.metering import submit
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patience:
+    """How long an app waits.
+
+    Attributes:
+        keep_alive_s: A stream that is idle for so long gets a comment.
+        grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
+    """
+
+    keep_alive_s: float = 15.0
+    grace_s: float = 1.0
+
+
 class Endpoint:
     """Answers one route; itself an ASGI application, without middleware around it."""
 
@@ -44,8 +58,7 @@ class Endpoint:
         tenancy: Tenancy,
         metrics: HttpMetrics,
         *,
-        keep_alive_s: float,
-        grace_s: float,
+        patience: Patience,
         tracer: RequestTracer | None = None,
     ) -> None:
         """Keep what every request on the route needs.
@@ -56,8 +69,7 @@ class Endpoint:
             backend: What answers the calls.
             tenancy: Who may call, and how much.
             metrics: Where answers are counted.
-            keep_alive_s: A stream that is idle for so long gets a comment.
-            grace_s: The backend keeps deadlines; so long after one, waiting for it ends.
+            patience: How long it waits.
             tracer: Makes the spans of requests; None for no spans.
         """
         self._route = route
@@ -65,8 +77,7 @@ class Endpoint:
         self._backend = backend
         self._tenancy = tenancy
         self._metrics = metrics
-        self._keep_alive_s = keep_alive_s
-        self._grace_s = grace_s
+        self._patience = patience
         self._phases = tuple(phase.name for phase in record.phases)
         self._requests = Requests(
             method=route.method,
@@ -136,7 +147,7 @@ class Endpoint:
         reply.allowance = allowance
         asked = Asked.read(headers, self._record.overload.deadline_s)
         await allowance.look()
-        limit = asyncio.timeout(asked.limit_s + self._grace_s)
+        limit = asyncio.timeout(asked.limit_s + self._patience.grace_s)
         try:
             async with limit:
                 self._backend.check_turn(
@@ -224,7 +235,7 @@ class Endpoint:
                 submitted_s=submitted_s,
                 due_s=due_s,
             )
-            return await (turn.stream(self._keep_alive_s) if call.stream else turn.whole())
+            return await (turn.stream(self._patience.keep_alive_s) if call.stream else turn.whole())
 
 
 def _incoming(body: bytes, headers: Headers, path: Mapping[str, str]) -> Incoming:

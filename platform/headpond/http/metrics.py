@@ -25,19 +25,24 @@ UNMATCHED = "(none)"
 class HttpMetrics(Collector):
     """Answers by route and status, phases by workload, and sessions; on one event loop's thread."""
 
-    def __init__(self, sessions: Sessions, *others: Collector) -> None:
+    def __init__(self, *others: Collector) -> None:
         """Start with nothing counted.
 
         Args:
-            sessions: Counted as they are at each scrape.
             others: What else the process shows.
         """
-        self._sessions = sessions
+        self._sessions: Sessions | None = None
         self._answers: Counter[tuple[str, int]] = Counter()
         self._accounts: dict[str, Account] = {}
         self._phases: dict[tuple[str, str], Histogram] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         for collector in (self, *others):
+            self._registry.register(collector)
+
+    def watch(self, sessions: Sessions, *others: Collector) -> None:
+        """Show sessions, as they are at each scrape, and what else an app counts."""
+        self._sessions = sessions
+        for collector in others:
             self._registry.register(collector)
 
     def account(self, workload: str) -> Account:
@@ -78,7 +83,8 @@ class HttpMetrics(Collector):
         for (workload, phase), histogram in self._phases.items():
             histogram.add_to(phases, {"workload": workload, "phase": phase})
         yield phases
-        yield from self._session_families()
+        if self._sessions is not None:
+            yield from _session_families(self._sessions)
 
     def _account_families(self) -> Iterator[Metric]:
         received = CounterMetricFamily(
@@ -108,27 +114,28 @@ class HttpMetrics(Collector):
                 refused.add_metric((workload, word), count)
         yield from (received, finished, refused, still)
 
-    def _session_families(self) -> Iterator[Metric]:
-        sessions = GaugeMetricFamily(
-            "headpond_sessions",
-            "WebSocket sessions, by whether a client is there.",
-            labels=("state",),
-        )
-        for state, count in self._sessions.counts.items():
-            sessions.add_metric((state,), count)
-        yield sessions
-        ended = CounterMetricFamily(
-            "headpond_sessions_ended", "WebSocket sessions that are over.", labels=("reason",)
-        )
-        for reason, count in sorted(self._sessions.ended.items()):
-            ended.add_metric((reason,), count)
-        yield ended
-        yield CounterMetricFamily(
-            "headpond_sessions_resumed",
-            "Times that a client came back to its session.",
-            value=self._sessions.resumed,
-        )
-
     def text(self) -> str:
         """Return everything in the Prometheus text format."""
         return generate_latest(self._registry).decode()
+
+
+def _session_families(sessions: Sessions) -> Iterator[Metric]:
+    states = GaugeMetricFamily(
+        "headpond_sessions",
+        "WebSocket sessions, by whether a client is there.",
+        labels=("state",),
+    )
+    for state, count in sessions.counts.items():
+        states.add_metric((state,), count)
+    yield states
+    ended = CounterMetricFamily(
+        "headpond_sessions_ended", "WebSocket sessions that are over.", labels=("reason",)
+    )
+    for reason, count in sorted(sessions.ended.items()):
+        ended.add_metric((reason,), count)
+    yield ended
+    yield CounterMetricFamily(
+        "headpond_sessions_resumed",
+        "Times that a client came back to its session.",
+        value=sessions.resumed,
+    )

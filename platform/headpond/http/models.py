@@ -49,7 +49,7 @@ class Models:
         for card in await self._seen(request):
             if card.name == name:
                 return json_response(model_of(card))
-        raise ModelNotFound("The model does not exist.", param="model")
+        raise ModelNotFound.named(name)
 
     async def _seen(self, request: Request) -> Sequence[ModelCard]:
         caller = self._keyring.authenticate(dict(request.scope["headers"]), MODELS_PATH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +14,6 @@ from starlette.routing import Route
 
 from headpond.call import Backend
 from headpond.http.auth import Keyring
-from headpond.http.metrics import HttpMetrics
 from headpond.http.responses import json_response
 
 if TYPE_CHECKING:
@@ -64,14 +63,14 @@ class Probes:
         self,
         backend: Backend,
         keyring: Keyring,
-        metrics: HttpMetrics,
+        own_metrics: Callable[[], Awaitable[str]],
         jobs: JobMetrics | None,
         *,
         metrics_open: bool,
     ) -> None:
         self._backend = backend
         self._keyring = keyring
-        self._metrics = metrics
+        self._own_metrics = own_metrics
         self._jobs = jobs
         self._metrics_open = metrics_open
 
@@ -110,7 +109,7 @@ class Probes:
         if not self._metrics_open:
             headers = dict(request.scope["headers"])
             self._keyring.authenticate(headers, METRICS_PATH).require_metrics()
-        text = await self._backend.metrics() + self._metrics.text()
+        text = await self._backend.metrics() + await self._own_metrics()
         if self._jobs is not None:
             text += await self._jobs.text()
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

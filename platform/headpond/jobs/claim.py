@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headpond.jobs.job import Job, JobStatus
-from headpond.jobs.task import TaskKind
+from headpond.jobs.task import Outcome, TaskKind
 
 _HASTE_SHARE = 0.1
 """A job hurries when it would be done in the last part of its time, or later."""
@@ -56,17 +56,21 @@ class Orders:
         stop: Why nothing more of the job is to be computed: it is `CANCELLING` or `EXPIRED`;
             None to go on.
         give_tail: Whether others are idle and would take a part of it.
+        make_room: Whether a job waits that is smaller than what is left of this task.
         hurry: Whether the job may miss its deadline as a low priority.
         left_s: Seconds to the job's deadline.
     """
 
     stop: JobStatus | None
     give_tail: bool
+    make_room: bool
     hurry: bool
     left_s: float
 
 
-def orders_for(job: Job, now_s: float, *, give_tail: bool) -> Orders:
+def orders_for(
+    job: Job, now_s: float, *, give_tail: bool = False, make_room: bool = False
+) -> Orders:
     """Return what the holder of one of a job's tasks is to do now."""
     stop = None
     if job.status is JobStatus.CANCELLING:
@@ -79,7 +83,13 @@ def orders_for(job: Job, now_s: float, *, give_tail: bool) -> Orders:
         hurry = job.deadline_s - now_s < window_s / 2
     else:
         hurry = end_s > job.deadline_s - window_s * _HASTE_SHARE
-    return Orders(stop=stop, give_tail=give_tail, hurry=hurry, left_s=job.deadline_s - now_s)
+    return Orders(
+        stop=stop,
+        give_tail=give_tail,
+        make_room=make_room,
+        hurry=hurry,
+        left_s=job.deadline_s - now_s,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,6 +154,11 @@ class DoneShard:
     span: Span | None
     result: ShardResult
     attempts: tuple[Attempt, ...]
+
+    @property
+    def times_done(self) -> int:
+        """How often it was handed in: once, unless what was stored is lost."""
+        return sum(attempt.outcome == Outcome.DONE for attempt in self.attempts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

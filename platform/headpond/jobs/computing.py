@@ -37,11 +37,13 @@ class Pace:
     Attributes:
         in_flight: Records that are asked for at once.
         shard_s: After so long what is done is handed in, and others may take the rest.
+        turn_s: The same while a smaller job waits for its turn.
         patience_s: After so long without any answer the rest is given back.
     """
 
     in_flight: int = 64
     shard_s: float = 20.0
+    turn_s: float = 3.0
     patience_s: float = 30.0
 
 
@@ -159,7 +161,9 @@ class ShardRun:
     @property
     def _full(self) -> bool:
         """Whether there is enough to hand in."""
-        over = self._clock() - self._began_s > self._pace.shard_s
+        pace = self._pace
+        most_s = min(pace.turn_s, pace.shard_s) if self._orders.make_room else pace.shard_s
+        over = self._clock() - self._began_s > most_s
         return (over and bool(self._lines)) or self.tally.bytes > _OUTPUT_BYTES
 
     async def _lane(self) -> None:

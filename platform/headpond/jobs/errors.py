@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headpond.errors import HeadpondError, InvalidRequest, Overloaded
+from headpond.errors import HeadpondError, InvalidRequest, NotFound, Overloaded
 
 
 class JobsUnavailable(Overloaded):
@@ -21,6 +21,18 @@ class ObjectsUnavailable(Overloaded):
     """The object store does not answer."""
 
     code = "objects_unavailable"
+
+
+class ObjectLost(NotFound):
+    """The object store answers, and does not have what was stored."""
+
+    code = "object_lost"
+
+
+class InputFileLost(ObjectLost):
+    """The input file is not there any more."""
+
+    code = "file_not_found"
 
 
 class IdempotencyConflict(InvalidRequest):

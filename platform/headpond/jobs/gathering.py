@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headpond.errors import NotFound
+from headpond.jobs.errors import ObjectLost
 from headpond.jobs.job import Source
 from headpond.jobs.objects import Entry, Objects
 from headpond.jobs.parquet import UnreadableObject, lines_of
@@ -78,7 +78,7 @@ async def gather(
         try:
             await folder.download(entry.key, part)
             found = await asyncio.to_thread(_append, entry, part, source, endpoint, path)
-        except NotFound:
+        except ObjectLost:
             raise UnreadableObject(f"`{entry.key}`: It is not there any more.") from None
         except UnreadableObject as error:
             raise UnreadableObject(f"`{entry.key}`: {error.message}") from None
@@ -101,7 +101,7 @@ async def first_records(
                 async for line in lines:
                     found = found or bool(line.strip())
                     yield line
-        except (NotFound, UnreadableObject):
+        except (ObjectLost, UnreadableObject):
             return
         if found:
             return

@@ -9,9 +9,12 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, and_, insert, sele
 from headpond.jobs import tables
 from headpond.jobs.claim import Claim, Span
 from headpond.jobs.errors import LeaseLost
-from headpond.jobs.job import Job
+from headpond.jobs.job import Job, JobStatus
 from headpond.jobs.rows import jobs_of
 from headpond.jobs.task import Outcome, TaskKind, TaskState, new_task
+
+_RETRY_S = 1.0
+_RETRY_MOST_S = 60.0
 
 FREED: Mapping[str, object] = {
     "state": TaskState.WAITING,
@@ -21,6 +24,11 @@ FREED: Mapping[str, object] = {
     "failed": 0,
 }
 """A task that waits for whoever comes."""
+
+
+def retry_delay_s(tries: int) -> float:
+    """Return how long a task waits that was tried so often in vain before."""
+    return min(_RETRY_S * 2.0**tries, _RETRY_MOST_S)
 
 
 def held(claim: Claim, now_s: float) -> ColumnElement[bool]:
@@ -75,6 +83,35 @@ def close_attempt(
         .where(table.c.task_id == task_id, table.c.fence == fence)
         .values(ended_s=now_s, outcome=outcome, note=note)
     )
+
+
+def end_job(
+    connection: Connection,
+    now_s: float,
+    claim: Claim,
+    status: JobStatus,
+    values: Mapping[str, object],
+    *,
+    outcome: Outcome = Outcome.DONE,
+) -> None:
+    """End a job by one of its tasks; what others hold of it is taken from them.
+
+    Raises:
+        LeaseLost: The task is not held any more.
+    """
+    change_held(connection, now_s, claim, {"state": TaskState.DONE, "ended_s": now_s})
+    close_attempt(connection, now_s, claim.task_id, claim.fence, outcome)
+    table, attempts = tables.tasks, tables.attempts
+    left = (table.c.job_id == claim.job.id, table.c.state != TaskState.DONE)
+    open_ones = (
+        attempts.c.ended_s.is_(None),
+        attempts.c.task_id.in_(select(table.c.id).where(*left)),
+    )
+    taken = {"ended_s": now_s, "outcome": Outcome.RELEASED, "note": f"the job has {status}"}
+    connection.execute(update(attempts).where(*open_ones).values(**taken))
+    connection.execute(update(table).where(*left).values(**{**FREED, "state": TaskState.DONE}))
+    over = {"status": status, "ended_s": now_s, "waits_for": None, **values}
+    connection.execute(update(tables.jobs).where(tables.jobs.c.id == claim.job.id).values(**over))
 
 
 def add_shards(

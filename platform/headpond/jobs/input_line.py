@@ -45,7 +45,7 @@ class InputLine:
         if len(self.content) >= MOST_LINE_BYTES:
             return self._error("line_too_large", f"It is longer than {MOST_LINE_BYTES} bytes.")
         if self.given is None:
-            return self._error("invalid_json_line", "It is not a JSON object.")
+            return self._error("invalid_json_line", "This line is not parseable as a JSON object.")
         return self._field_problem(self.given, job) or self._name_problem(self.given, seen)
 
     def _field_problem(self, given: Mapping[str, object], job: Job) -> LineError | None:

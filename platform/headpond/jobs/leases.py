@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, RowMapping, and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, insert, or_, select, update
 
 from headpond.jobs import tables
 from headpond.jobs.claim import Claim, Orders, Span, orders_for
@@ -22,11 +22,9 @@ from headpond.jobs.holding import (
     held,
     job_now,
     job_row,
+    retry_delay_s,
 )
 from headpond.jobs.task import Outcome, TaskKind, TaskState
-
-_RETRY_S = 1.0
-_RETRY_MOST_S = 60.0
 
 
 class Leases:
@@ -47,7 +45,7 @@ class Leases:
     async def claim(self) -> Claim | None:
         """Take a task that waits, or whose worker was not heard of for a lease.
 
-        What ends a job goes first; jobs take turns.
+        What ends a job goes first; of shards those of the job that was served longest ago.
 
         Raises:
             JobsUnavailable: The database did not answer.
@@ -72,7 +70,8 @@ class Leases:
             if row is None:
                 raise LeaseLost
             job = job_now(connection, now_s, job_row(connection, claim.job.id))
-            return orders_for(job, now_s, give_tail=bool(row.tail_wanted))
+            smaller = _smaller_job_waits(connection, now_s, claim, completed + failed)
+            return orders_for(job, now_s, give_tail=bool(row.tail_wanted), make_room=smaller)
 
         return await self._database.write(keep)
 
@@ -105,7 +104,7 @@ class Leases:
             LeaseLost: It is not this worker's any more.
             JobsUnavailable: The database did not answer.
         """
-        delay_s = min(_RETRY_S * 2**claim.failures, _RETRY_MOST_S)
+        delay_s = retry_delay_s(claim.failures)
 
         def put_back(connection: Connection, now_s: float) -> None:
             again = {"not_before_s": now_s + delay_s, "failures": claim.failures + 1}
@@ -208,9 +207,10 @@ class Leases:
                 task_id=row["id"], fence=row["fence"], owner=self._owner, began_s=now_s
             )
         )
-        table = tables.jobs
-        taken = update(table).where(table.c.id == row["job_id"]).values(claimed_s=now_s)
-        connection.execute(taken)
+        if row["kind"] == TaskKind.SHARD:
+            table = tables.jobs
+            served = update(table).where(table.c.id == row["job_id"]).values(claimed_s=now_s)
+            connection.execute(served)
         of_job = job_row(connection, row["job_id"])
         job = job_now(connection, now_s, of_job)
         return Claim(
@@ -226,7 +226,7 @@ class Leases:
             stop=row["stop"],
             work=row["work"],
             failures=row["failures"],
-            orders=orders_for(job, now_s, give_tail=False),
+            orders=orders_for(job, now_s),
         )
 
     def _take(self, connection: Connection, now_s: float, found: RowMapping) -> RowMapping:
@@ -248,7 +248,7 @@ class Leases:
 def _claimable(connection: Connection, now_s: float) -> RowMapping | None:
     """Return the task whose turn it is; locked where the database locks rows."""
     table, jobs = tables.tasks, tables.jobs
-    waits = and_(table.c.state == TaskState.WAITING, table.c.not_before_s <= now_s)
+    waits = _waits(now_s)
     lost = and_(table.c.state == TaskState.RUNNING, table.c.lease_until_s <= now_s)
     return (
         connection.execute(
@@ -262,3 +262,33 @@ def _claimable(connection: Connection, now_s: float) -> RowMapping | None:
         .mappings()
         .one_or_none()
     )
+
+
+def _smaller_job_waits(connection: Connection, now_s: float, claim: Claim, done: int) -> bool:
+    """Say whether a job waits of which nothing runs, with less to do than is left of a shard.
+
+    A large one has to wait for its turn; a small one would wait much longer than it takes.
+    """
+    records = claim.stop - claim.first
+    if claim.kind is not TaskKind.SHARD or done >= records:
+        return False
+    table, jobs = tables.tasks, tables.jobs
+    served = select(table.c.job_id).where(
+        table.c.state == TaskState.RUNNING, table.c.lease_until_s > now_s
+    )
+    waiting = (
+        select(table.c.id)
+        .join(jobs, jobs.c.id == table.c.job_id)
+        .where(
+            _waits(now_s),
+            jobs.c.waits_for.is_(None),
+            jobs.c.work_total - jobs.c.work_done < claim.work * (records - done) // records,
+            jobs.c.id.not_in(served),
+        )
+    )
+    return connection.execute(waiting.limit(1)).first() is not None
+
+
+def _waits(now_s: float) -> ColumnElement[bool]:
+    table = tables.tasks
+    return and_(table.c.state == TaskState.WAITING, table.c.not_before_s <= now_s)

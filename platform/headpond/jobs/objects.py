@@ -14,11 +14,10 @@ from typing import IO, TypeVar
 from uuid import uuid4
 
 import stamina
-from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
-from headpond.errors import NotFound
-from headpond.jobs.errors import ObjectsUnavailable
+from headpond.jobs.errors import ObjectLost, ObjectsUnavailable
+from headpond.jobs.places import open_place
 
 Result = TypeVar("Result")
 
@@ -55,8 +54,12 @@ class Objects:
         Args:
             url: A folder as fsspec knows it: `file:///var/lib/headpond`, `s3://bucket/prefix`.
             patience_s: So long one operation is repeated; None for ever.
+
+        Raises:
+            ImportError: A package is missing that reaches such a store.
         """
-        self._files, self._root = url_to_fs(url)
+        place = open_place(url)
+        self._files, self._root, self._errors = place.files, place.root, place.errors
         self._patience_s = patience_s
         self._local = isinstance(self._files, LocalFileSystem)
 
@@ -78,7 +81,7 @@ class Objects:
         """Return an object.
 
         Raises:
-            NotFound: There is none.
+            ObjectLost: There is none.
             ObjectsUnavailable: The store failed for too long.
         """
         content: bytes = await self._patiently(lambda: self._files.cat_file(self._path(key)))
@@ -88,19 +91,25 @@ class Objects:
         """Copy an object into a file on this machine.
 
         Raises:
-            NotFound: There is none.
+            ObjectLost: There is none.
             ObjectsUnavailable: The store failed for too long.
         """
-        await self._patiently(lambda: self._files.get_file(self._path(key), str(path)))
+
+        def copy() -> None:
+            # Some stores' `get_file` has all of it in memory.
+            with self._files.open(self._path(key), "rb") as content, path.open("wb") as file:
+                shutil.copyfileobj(content, file, _BLOCK_BYTES)
+
+        await self._patiently(copy)
 
     async def read(self, key: str) -> AsyncGenerator[bytes]:
         """Iterate over an object's content, never all of it in memory.
 
         Raises:
-            NotFound: There is none.
+            ObjectLost: There is none.
             ObjectsUnavailable: The store failed for too long.
         """
-        reader = _Reader(lambda: self._files.open(self._path(key), "rb"))
+        reader = _Reader(lambda: self._files.open(self._path(key), "rb"), self._errors)
         try:
             while block := await self._patiently(reader.block):
                 yield block
@@ -126,7 +135,7 @@ class Objects:
             async with aclosing(self.read(key)) as blocks:
                 async for block in blocks:
                     digest.update(block)
-        except NotFound:
+        except ObjectLost:
             return None
         return digest.hexdigest()
 
@@ -134,7 +143,7 @@ class Objects:
         """Open an object for reading at any place, and return what `use` makes of it.
 
         Raises:
-            NotFound: There is none.
+            ObjectLost: There is none.
             ObjectsUnavailable: The store failed for too long.
         """
 
@@ -150,7 +159,7 @@ class Objects:
         Raises:
             ObjectsUnavailable: The store failed for too long.
         """
-        with suppress(NotFound):
+        with suppress(ObjectLost):
             await self._patiently(lambda: self._files.rm_file(self._path(key)))
 
     def _path(self, key: str) -> str:
@@ -190,7 +199,7 @@ class Objects:
     async def _patiently(self, operation: Callable[[], Result]) -> Result:
         try:
             async for attempt in stamina.retry_context(
-                on=_may_pass,
+                on=self._may_pass,
                 attempts=None,
                 timeout=self._patience_s,
                 wait_initial=0.1,
@@ -200,20 +209,26 @@ class Objects:
                 with attempt:
                     return await asyncio.to_thread(operation)
         except FileNotFoundError:
-            raise NotFound("The object store has no such object.") from None
-        except OSError as error:
+            raise ObjectLost("The object store has no such object.") from None
+        except self._errors as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
             raise ObjectsUnavailable(
-                f"The object store fails: {error.strerror or type(error).__name__}.",
-                retry_after_s=5.0,
+                f"The object store fails: {reason}.", retry_after_s=5.0
             ) from error
         raise ObjectsUnavailable
+
+    def _may_pass(self, error: Exception) -> bool:
+        return isinstance(error, self._errors) and not isinstance(error, FileNotFoundError)
 
 
 class _Reader:
     """Reads on where it was when its file has to be opened again."""
 
-    def __init__(self, open_file: Callable[[], IO[bytes]]) -> None:
+    def __init__(
+        self, open_file: Callable[[], IO[bytes]], errors: tuple[type[Exception], ...]
+    ) -> None:
         self._open = open_file
+        self._errors = errors
         self._file: IO[bytes] | None = None
         self._position = 0
 
@@ -223,7 +238,7 @@ class _Reader:
                 self._file = self._open()
                 self._file.seek(self._position)
             block = self._file.read(_BLOCK_BYTES)
-        except OSError:
+        except self._errors:
             self.close()
             raise
         self._position += len(block)
@@ -231,18 +246,14 @@ class _Reader:
 
     def close(self) -> None:
         if self._file is not None:
-            with suppress(OSError):
+            with suppress(*self._errors):
                 self._file.close()
             self._file = None
 
 
 def _etag(info: Mapping[str, object]) -> str | None:
-    tag = info.get("ETag") or info.get("etag")
+    tag = info.get("ETag") or info.get("etag") or info.get("e_tag")
     return str(tag).strip('"') if tag else None
-
-
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
 
 
 def measured(source: bytes | Path) -> Stored:

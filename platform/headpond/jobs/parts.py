@@ -54,6 +54,7 @@ async def write_parts(
 
     Raises:
         IncompleteJob: Records are missing, or there are too many.
+        ObjectLost: Results are gone, and can't be computed again.
         LeaseLost: The task is not this worker's any more.
         ObjectsUnavailable: A store failed for too long.
         JobsUnavailable: The database did not answer.

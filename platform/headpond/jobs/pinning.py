@@ -42,7 +42,7 @@ async def pin(
     Raises:
         NotReady: The model is known, and nothing that serves it has answered yet.
         ObjectsUnavailable: The object store failed for too long.
-        NotFound: It has no such object.
+        ObjectLost: It has no such object.
     """
     workload = endpoint.record.name
     named = await _named(lines, lambda name: backend.workload_of(name) == workload)
@@ -78,7 +78,7 @@ async def first_lines(objects: Objects, key: str) -> AsyncGenerator[bytes]:
 
     Raises:
         ObjectsUnavailable: The object store failed for too long.
-        NotFound: It has no such object.
+        ObjectLost: It has no such object.
     """
     begun, size = b"", 0
     async with aclosing(objects.read(key)) as blocks:

@@ -19,7 +19,7 @@ import orjson
 
 from headpond.errors import InvalidRequest, ModelNotFound
 from headpond.jobs.claim import Claim, Part, ShardResult, Span
-from headpond.jobs.errors import ObjectsUnavailable
+from headpond.jobs.errors import InputFileLost, ObjectLost
 from headpond.jobs.gathering import Lineage, gather
 from headpond.jobs.input_line import MOST_LINE_BYTES, InputLine
 from headpond.jobs.job import Job, LineError
@@ -38,6 +38,9 @@ MOST_ERRORS = 100
 SHARD_RECORDS = 1024
 SHARD_BYTES = 4 * 2**20
 """A shard is read whole; how long one runs is bounded by time, not by this."""
+
+_WRITES = 4
+"""So many shards are written at once; each may be held in memory."""
 
 SKIP_INVALID = "skip"
 """The value of `metadata.on_invalid_line` by which bad lines are passed over."""
@@ -108,8 +111,8 @@ async def read_input(claim: Claim, objects: Objects, roots: Roots) -> Input:
     """Check the input of a job, and write its shards to the object store.
 
     Raises:
-        ObjectsUnavailable: The object store failed for too long, or gave other content.
-        NotFound: The input is gone.
+        ObjectsUnavailable: The object store failed for too long.
+        ObjectLost: The input is gone, or is not what was stored.
     """
     skip = claim.job.metadata.get("on_invalid_line") == SKIP_INVALID
     with TemporaryDirectory(prefix="headpond-batch-") as folder:
@@ -127,10 +130,7 @@ async def read_input(claim: Claim, objects: Objects, roots: Roots) -> Input:
         if scan.fatal is not None or (scan.bad and not skip):
             return Input(errors=scan.listed())
         prefix = f"jobs/{claim.job.id}/{claim.fence}"
-        spans = [
-            await _write_shard(objects, path, scan, shard, f"{prefix}/shard-{number}.jsonl")
-            for number, shard in enumerate(scan.shards())
-        ]
+        spans = await _write_shards(objects, path, scan, prefix)
         bad = await _write_bad(objects, lines, scan.bad, f"{prefix}/invalid.jsonl")
     listed = None
     if lineage.objects:
@@ -146,9 +146,12 @@ async def _fetch(claim: Claim, objects: Objects, roots: Roots, path: Path) -> Li
     if job.source is not None:
         folder, entries = await open_source(roots, job.source, job.tenant)
         return await gather(folder, entries, job.source, job.endpoint, path)
-    await objects.download(claim.job_input_key or "", path)
+    try:
+        await objects.download(claim.job_input_key or "", path)
+    except ObjectLost:
+        raise InputFileLost from None
     if await asyncio.to_thread(_digest, path) != claim.job_input_sha256:
-        raise ObjectsUnavailable("The object store gave other content than was stored.")
+        raise ObjectLost("The object store gave other content than was stored.")
     return Lineage()
 
 
@@ -208,6 +211,27 @@ def _no_model(job: Job) -> LineError:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+async def _write_shards(objects: Objects, path: Path, scan: Scan, prefix: str) -> list[Span]:
+    """Write all shards, some at once: a worker that is killed meanwhile has to begin anew."""
+    free = asyncio.Semaphore(_WRITES)
+
+    async def write(number: int, shard: Sequence[int]) -> Span:
+        async with free:
+            return await _write_shard(objects, path, scan, shard, f"{prefix}/shard-{number}.jsonl")
+
+    writes = [asyncio.create_task(write(*each)) for each in enumerate(scan.shards())]
+    if not writes:
+        return []
+    try:
+        done, _ = await asyncio.wait(writes, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in writes:
+            task.cancel()
+    for task in done:
+        task.result()
+    return [task.result() for task in writes]
 
 
 async def _write_shard(

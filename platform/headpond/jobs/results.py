@@ -11,17 +11,22 @@ from sqlalchemy import Connection, RowMapping, insert, select, update
 from headpond.jobs import tables
 from headpond.jobs.claim import Attempt, Claim, DoneShard, Part, ShardResult, Span
 from headpond.jobs.database import Database
+from headpond.jobs.errors import ObjectLost
 from headpond.jobs.holding import (
     FREED,
     add_shards,
     change_held,
     close_attempt,
+    end_job,
     job_row,
     was_handed_in,
 )
 from headpond.jobs.job import JobStatus, LineError, NewFile
 from headpond.jobs.store import add_file
 from headpond.jobs.task import Outcome, TaskKind, TaskState, new_task
+
+_MOST_RUNS = 3
+"""A shard whose results were lost so often is not run once more."""
 
 
 class Results:
@@ -170,9 +175,12 @@ class Results:
         """Have shards run again whose results are not what was stored; then the files wait.
 
         Raises:
+            ObjectLost: One can't be run again, or was so often that the store keeps nothing.
             LeaseLost: The task is not this worker's any more.
             JobsUnavailable: The database did not answer.
         """
+        if any(shard.span is None or shard.times_done >= _MOST_RUNS for shard in broken):
+            raise ObjectLost("Results are not in the object store any more.")
 
         def reopen(connection: Connection, now_s: float) -> None:
             row = job_row(connection, claim.job.id, lock=True)
@@ -238,12 +246,8 @@ class Results:
 
     async def _end(self, claim: Claim, status: JobStatus, values: Mapping[str, object]) -> None:
         def end(connection: Connection, now_s: float) -> None:
-            if was_handed_in(connection, claim):
-                return
-            change_held(connection, now_s, claim, {"state": TaskState.DONE, "ended_s": now_s})
-            close_attempt(connection, now_s, claim.task_id, claim.fence, Outcome.DONE)
-            over = {"status": status, "ended_s": now_s, "waits_for": None}
-            _change_job(connection, claim.job.id, {**over, **values})
+            if not was_handed_in(connection, claim):
+                end_job(connection, now_s, claim, status, values)
 
         await self._database.write(end)
 

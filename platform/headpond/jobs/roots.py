@@ -6,10 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fsspec import get_filesystem_class  # type: ignore[import-untyped]
-
 from headpond.errors import InvalidRequest
 from headpond.jobs.objects import Entry, Objects
+from headpond.jobs.places import require_scheme
 
 _TENANT = "{tenant}"
 _LOCAL = "file"
@@ -89,7 +88,7 @@ def checked_root(url: str) -> str:
     """
     try:
         scheme, _ = _parts(url, "roots")
-        get_filesystem_class(scheme)
+        require_scheme(scheme)
     except (InvalidRequest, ImportError) as error:
         raise ValueError(str(error)) from None
     return url.rstrip("/")

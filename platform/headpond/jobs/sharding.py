@@ -79,6 +79,7 @@ class Shard:
 
         Raises:
             LeaseLost: The shard is not this worker's any more.
+            ObjectLost: The object store has not the shard's records.
             ObjectsUnavailable: The object store failed for too long.
             JobsUnavailable: The database did not answer.
         """
@@ -98,6 +99,7 @@ class Shard:
 
         Raises:
             LeaseLost: The shard is not this worker's any more.
+            ObjectLost: The object store has not the shard's records.
             ObjectsUnavailable: The object store failed for too long.
             JobsUnavailable: The database did not answer.
         """

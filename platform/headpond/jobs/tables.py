@@ -92,7 +92,7 @@ says that some records were given up at the deadline.
 `source` and `target` are of jobs over a prefix, which have no input file; `input_key` is then
 the list of the objects that were read, once they were.
 
-`claimed_s` is when a worker last took one of its tasks: jobs take turns.
+`claimed_s` is when a worker last took one of its shards: jobs take turns.
 """
 
 tasks = Table(

@@ -39,6 +39,8 @@ class Outcome(StrEnum):
     """Its worker says that it could not be done."""
     LOST = "lost"
     """Its worker was not heard of for a lease."""
+    MISSING = "missing"
+    """What it needs is not in the object store."""
     CUT = "cut"
     """Its records were given to smaller tasks."""
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import structlog
 
 from headpond.call import Backend
-from headpond.errors import NotFound
 from headpond.jobs.asking import Asker
 from headpond.jobs.claim import Claim
 from headpond.jobs.computing import Pace
 from headpond.jobs.database import Database
 from headpond.jobs.endpoints import BatchEndpoint
-from headpond.jobs.errors import JobsUnavailable, LeaseLost, ObjectsUnavailable
+from headpond.jobs.errors import JobsUnavailable, LeaseLost, ObjectLost, ObjectsUnavailable
 from headpond.jobs.job import LineError
 from headpond.jobs.leases import Leases
+from headpond.jobs.loss import report_loss
 from headpond.jobs.objects import Objects
 from headpond.jobs.parts import write_parts
 from headpond.jobs.reading import read_input
@@ -86,6 +86,7 @@ class Worker:
             sleep: Waits for some seconds.
         """
         self._options = options or WorkerOptions()
+        self._database = database
         self._leases = Leases(database, owner, lease_s=self._options.lease_s)
         self._results = Results(database)
         self._objects = objects
@@ -194,12 +195,7 @@ class Worker:
             text = "The input could not be read."
             await self._results.refuse(claim, [LineError("internal_error", text)])
             return
-        try:
-            found = await read_input(claim, self._objects, self._roots)
-        except NotFound:
-            text = "The input file is not there any more."
-            await self._results.refuse(claim, [LineError("file_not_found", text)])
-            return
+        found = await read_input(claim, self._objects, self._roots)
         if found.errors:
             await self._results.refuse(claim, found.errors)
         else:
@@ -218,6 +214,9 @@ class Worker:
             case ObjectsUnavailable():
                 log.warning("objects_unavailable", task=claim.task_id, reason=error.message)
                 await self._leases.release(claim, delay_s=_DELAY_S, waits_for=error.message)
+            case ObjectLost():
+                log.warning("object_lost", task=claim.task_id, kind=claim.kind)
+                await report_loss(self._database, claim, error)
             case Exception():
                 log.error("task_failed", task=claim.task_id, kind=claim.kind, exc_info=error)
                 await self._leases.fail(claim, f"{type(error).__name__}: {error}"[:500])

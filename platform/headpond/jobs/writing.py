@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import orjson
 
-from headpond.errors import HeadpondError, NotFound
+from headpond.errors import HeadpondError
 from headpond.jobs.claim import Claim, DoneShard, Part
-from headpond.jobs.errors import ObjectsUnavailable
+from headpond.jobs.errors import ObjectLost, ObjectsUnavailable
 from headpond.jobs.job import NewFile
 from headpond.jobs.objects import Objects
 from headpond.jobs.results import Results
@@ -36,6 +36,7 @@ async def write_files(claim: Claim, objects: Objects, results: Results) -> None:
 
     Raises:
         IncompleteJob: Records are missing, or there are too many.
+        ObjectLost: Results are gone, and can't be computed again.
         LeaseLost: The task is not this worker's any more.
         ObjectsUnavailable: The object store failed for too long.
         JobsUnavailable: The database did not answer.
@@ -114,7 +115,7 @@ class Joined:
             return lines == 0
         try:
             content = await objects.get(part.key)
-        except NotFound:
+        except ObjectLost:
             return False
         return await asyncio.to_thread(self._append, content, part, lines)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -19,8 +18,6 @@ class RolloutMetrics(Collector):
         """Start at zero."""
         self._trials: Sequence[Trial] = ()
         self._rollbacks: Counter[str] = Counter()
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
 
     def watch(self, trials: Sequence[Trial]) -> None:
         """Show these trials from now on."""
@@ -29,10 +26,6 @@ class RolloutMetrics(Collector):
     def count_rollback(self, alias: str) -> None:
         """Count a canary that this router has taken back."""
         self._rollbacks[alias] += 1
-
-    def text(self) -> str:
-        """Return everything in the Prometheus text format."""
-        return generate_latest(self._registry).decode()
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family."""

@@ -24,7 +24,7 @@ class Missteps:
         """Return what an engine did wrong, if anything, in a step that `item` has taken in."""
         if item.held > min(item.granted, item.extent):
             return EngineFailed(f"it went further along the {self._axis} than it may")
-        if not 0 <= progress.skipped <= progress.units:
+        if not 0 <= (progress.skipped or 0) <= progress.units:
             return EngineFailed(f"it skipped more {self._axis} than it passed")
         if progress.idle and item.inlet is None:
             return EngineFailed("it waits for input that will never come")

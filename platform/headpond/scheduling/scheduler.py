@@ -395,7 +395,8 @@ class Scheduler:
     def _progress(self, item: Item, units: int, progress: Progress[object], now_s: float) -> int:
         """Take in one item's part of a step; return the units of a first phase it computed."""
         first = item.first_left > 0
-        skipped = (progress.skipped or max(progress.units - units, 0)) if first else 0
+        said = progress.skipped
+        skipped = (max(progress.units - units, 0) if said is None else said) if first else 0
         self._done += item.advance(progress.units, skipped, now_s)
         if progress.outputs:
             self._book.give(item, progress.outputs, now_s)

@@ -1,4 +1,4 @@
-"""Several processes' metrics as one exposition, told apart by a `replica` label."""
+"""Several processes' metrics as one exposition, told apart by a label."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ class _Merged:
         return list(self._families.values())
 
 
-def merge_expositions(texts: Mapping[str, str]) -> str:
+def merge_expositions(texts: Mapping[str, str], label: str = "replica") -> str:
     """Merge expositions in the Prometheus text format.
 
     Args:
-        texts: Each replica's text by the value of its `replica` label.
+        texts: Each process's text by the value of its label.
+        label: The label that tells them apart.
     """
     families: dict[str, Metric] = {}
-    for replica, text in texts.items():
+    for name, text in texts.items():
         for family in text_string_to_metric_families(text):
             merged = families.setdefault(
                 family.name, Metric(family.name, family.documentation, family.type)
             )
             for sample in family.samples:
-                labels = {**sample.labels, "replica": replica}
+                labels = {**sample.labels, label: name}
                 merged.samples.append(sample._replace(labels=labels))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Merged(families))

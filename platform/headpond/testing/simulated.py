@@ -172,7 +172,9 @@ class SimulatedEngine:
             if item.trouble == "step" and quantum.slot.given >= item.trouble_at:
                 raise RuntimeError(f"{item.name} is poison")
         progress = [self._advance(quantum.slot, quantum.units) for quantum in quanta]
-        self._clock.advance(self._unit_s * sum(each.units - each.skipped for each in progress))
+        self._clock.advance(
+            self._unit_s * sum(each.units - (each.skipped or 0) for each in progress)
+        )
         self._check_capacity()
         return progress
 

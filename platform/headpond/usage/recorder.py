@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from contextlib import suppress
 
 import structlog
@@ -13,8 +14,8 @@ from headpond.jobs.database import Database
 from headpond.jobs.errors import JobsUnavailable
 from headpond.jobs.settings import JobStore
 from headpond.settings import UsageSettings
-from headpond.usage.ledger import Ledger
-from headpond.usage.table import write
+from headpond.usage.ledger import HOUR_S, Ledger
+from headpond.usage.table import DAY_S, forget, write
 
 log = structlog.get_logger(__name__)
 
@@ -28,11 +29,12 @@ class Recorder:
         """Connect to nothing yet.
 
         Args:
-            settings: Where to write, and how often.
+            settings: Where to write, how often, and how long that is kept.
             ledger: What to write.
         """
         self._settings = settings
         self._ledger = ledger
+        self._tidy_from_s = time.monotonic()
         self._writer = os.urandom(_WRITER_BYTES).hex()
         self._database: Database | None = None
         self._task: asyncio.Task[None] | None = None
@@ -71,10 +73,28 @@ class Recorder:
         else:
             self._ledger.written(changes)
 
+    async def tidy(self) -> None:
+        """Delete what is too old to be kept, once an hour; all processes do."""
+        now_s, keep_days = time.monotonic(), self._settings.keep_days
+        if keep_days is None or now_s < self._tidy_from_s:
+            return
+        kept_s = keep_days * DAY_S
+        try:
+            database = await self._opened()
+            # By the database's clock, where it has one: one machine's may be wrong.
+            rows = await database.write(lambda connection, at_s: forget(connection, at_s - kept_s))
+        except (JobsUnavailable, DBAPIError):
+            log.warning("usage_not_deleted")
+            return
+        self._tidy_from_s = now_s + HOUR_S
+        if rows:
+            log.info("usage_deleted", rows=rows)
+
     async def _keep_writing(self) -> None:
         while True:
             await asyncio.sleep(self._settings.write_s)
             await self.write()
+            await self.tidy()
 
     async def _opened(self) -> Database:
         if self._database is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from headpond.jobs.tables import usage
 from headpond.usage.ledger import HOUR_S, Account
 
-_DAY_S = 86_400
+DAY_S = 86_400
 _KEYS = tuple(column.name for column in usage.primary_key)
 
 
@@ -63,6 +63,12 @@ def write(connection: Connection, writer: str, totals: Mapping[Account, int]) ->
         connection.execute(upsert.on_conflict_do_update(index_elements=_KEYS, set_=written), rows)
 
 
+def forget(connection: Connection, before_s: float) -> int:
+    """Delete hours that were over by then, in Unix seconds; return how many rows they had."""
+    old = usage.c.hour_s <= before_s - HOUR_S
+    return connection.execute(delete(usage).where(old)).rowcount
+
+
 def read(connection: Connection, query: Query) -> Sequence[Mapping[str, str | int]]:
     """Return sums by the groups of a query and by unit, in order."""
     groups = [*(_column(name) for name in query.group_by), usage.c.unit]
@@ -83,5 +89,5 @@ def _column(name: str) -> ColumnElement[str] | ColumnElement[int]:
     if name == "hour":
         return usage.c.hour_s.label("start")
     if name == "day":
-        return (usage.c.hour_s - usage.c.hour_s % _DAY_S).label("start")
+        return (usage.c.hour_s - usage.c.hour_s % DAY_S).label("start")
     return usage.c[name]

@@ -172,6 +172,12 @@ async def test_a_window_is_the_deadline(
     assert abs(made["expires_at"] - made["created_at"] - seconds) <= 1
 
 
+async def test_what_a_window_looks_like_is_said_in_words(http: httpx2.AsyncClient) -> None:
+    answer = await asked(http, completion_window="three weeks")
+    message = answer.json()["error"]["message"]
+    assert message == "completion_window: must be a number of hours or minutes, such as 24h or 90m"
+
+
 @pytest.mark.parametrize(
     ("changed", "param"),
     [

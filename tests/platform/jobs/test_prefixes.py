@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from batches import BUNDLE, Mill, as_jsonl, echo_line, mill_at
+from batches import BUNDLE, Mill, as_jsonl, echo_line
 from headpond.errors import InvalidRequest
 from headpond.jobs import reading
 from headpond.jobs.computing import Pace
@@ -29,14 +29,6 @@ LEASE_S = 30.0
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "SHARD_RECORDS", SHARD)
-
-
-@pytest.fixture
-def mill(tmp_path: Path, clock: FakeClock) -> Mill:
-    mill = mill_at(tmp_path, clock)
-    (tmp_path / "lake/in/day").mkdir(parents=True)
-    mill.roots = Roots([f"file://{tmp_path}/lake"])
-    return mill
 
 
 @pytest.fixture

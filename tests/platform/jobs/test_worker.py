@@ -22,6 +22,7 @@ from batches import (
 )
 from headpond.call import Call, Priority
 from headpond.errors import EngineFailed, InvalidRequest, Overloaded, WorkerLost
+from headpond.jobs import input_line, reading
 from headpond.jobs.computing import Pace
 from headpond.jobs.job import Job, JobStatus
 from headpond.jobs.leases import Leases
@@ -113,6 +114,61 @@ async def test_every_bad_line_is_listed_and_fails_the_job(mill: Mill) -> None:
     assert found == [(number, code) for number, (_, code) in enumerate(BAD_LINES, start=3)]
     assert not mill.computed
     assert job.output_file_id is job.error_file_id is None
+
+
+GOOD = as_jsonl([echo_line("b")])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xef\xbb\xbf" + GOOD,
+        GOOD.replace(b'"b"', b'"\xff"', 1),
+        GOOD.replace(b'"b"', b"NaN", 1),
+        GOOD.replace(b'"b"', b'"\x00"', 1),
+        GOOD.rstrip()[:-1] + b"\n",
+        GOOD.rstrip() + GOOD,
+        b"\x00\n",
+        b"[" * 100_000 + b"\n",
+    ],
+    ids=["BOM", "no UTF-8", "NaN", "NUL", "cut off", "two in one", "binary", "nested"],
+)
+async def test_a_line_that_is_no_json_is_told_of(mill: Mill, line: bytes) -> None:
+    job = await mill.submit(as_jsonl([echo_line("a")]) + line + as_jsonl([echo_line("c")]))
+    await mill.drain()
+    job = await mill.job(job)
+    assert job.status is JobStatus.FAILED
+    assert [(error.code, error.line) for error in job.errors] == [("invalid_json_line", 2)]
+
+
+async def test_a_line_that_is_too_long_is_told_of_and_never_held(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (reading, input_line):
+        monkeypatch.setattr(module, "MOST_LINE_BYTES", 200)
+    lines = [echo_line("a"), echo_line("long", "x" * 1000), echo_line("c")]
+    job = await mill.submit(as_jsonl(lines), on_invalid_line="skip")
+    await mill.drain()
+    output, error = await mill.lines(job)
+    assert {line["custom_id"] for line in output} == {"a", "c"}
+    assert [line["error"]["code"] for line in error] == ["line_too_large"]
+    assert error[0]["error"]["message"].startswith("Line 2:")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GOOD.rstrip(),
+        GOOD.replace(b"\n", b"\r\n"),
+        b"\n \n\t\r\n" + GOOD + b"\n\n",
+    ],
+    ids=["no newline", "CRLF", "blank lines"],
+)
+async def test_how_lines_end_does_not_matter(mill: Mill, content: bytes) -> None:
+    job = await mill.submit(content)
+    await mill.drain()
+    assert (await mill.job(job)).status is JobStatus.COMPLETED
+    await require_exactly_once(mill, job, ["b"])
 
 
 async def test_bad_lines_are_passed_over_when_that_is_asked(mill: Mill) -> None:

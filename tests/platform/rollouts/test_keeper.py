@@ -20,6 +20,7 @@ from headpond.errors import (
     WorkerLost,
 )
 from headpond.hop import Answered, ReplicaStatus
+from headpond.http.metrics import HttpMetrics
 from headpond.lane import LaneAddress
 from headpond.rollouts.changes import AliasState
 from headpond.rollouts.guard import Guard
@@ -68,6 +69,9 @@ class App:
     ) -> LaneAddress | HeadpondError | None:
         raise NotImplementedError
 
+    def comes_over(self, stream: int, lane: LaneAddress) -> None:
+        """Nobody stands still here."""
+
     async def statuses(self) -> Sequence[ReplicaStatus]:
         card = ModelCard(
             name="chat",
@@ -90,7 +94,7 @@ class Router:
 
     def __init__(self, cluster: Cluster) -> None:
         self.metrics = RolloutMetrics()
-        self.backend = RoutedBackend(cluster.apps.get, self.metrics.text)
+        self.backend = RoutedBackend(cluster.apps.get)
         self.shadows = Shadows(self.backend.forward, {"toy": joined})
         self.keeper = Keeper(
             RolloutLog(cluster.keys),
@@ -188,7 +192,7 @@ async def test_a_canary_gets_its_share_and_its_calls_are_counted(cluster: Cluste
     assert trial.canary.measured("ttft") == trial.canary.measured("speak") == got
     await cluster.turn()
     assert RolloutLog(cluster.keys).tips()["chat"].cause == "set"
-    assert 'side="canary"' in router.metrics.text()
+    assert 'side="canary"' in HttpMetrics(router.metrics).text()
 
 
 @pytest.mark.parametrize("how", ["call", "item", "late", "lost"])
@@ -216,7 +220,7 @@ async def test_a_canary_that_breaks_its_guard_is_taken_back(cluster: Cluster, ho
     assert [await router.ask(number) for number in range(50)] == [None] * 50
     assert len(new.calls) == before
     assert router.keeper.report().trials == []
-    assert 'headpond_canary_rollbacks_total{alias="chat"} 1.0' in await router.backend.metrics()
+    assert 'headpond_canary_rollbacks_total{alias="chat"} 1.0' in HttpMetrics(router.metrics).text()
 
 
 async def test_refusals_of_the_callers_own_doing_do_not_count_where_both_give_them(

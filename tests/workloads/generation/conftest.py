@@ -27,6 +27,8 @@ from headpond.bundle.manifest import Artifact, Execution, Manifest
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings, Json, Progress, Quantum
 from headpond_workloads.generation.engine.engine import GenerationEngine
+from headpond_workloads.generation.engine.forward import Runner
+from headpond_workloads.generation.engine.forward_core import ForwardCore
 from headpond_workloads.generation.engine.load import load
 from headpond_workloads.generation.engine.sequence import Slot
 from headpond_workloads.generation.items import GenerationItem, TextDelta, ToolCallDelta
@@ -266,6 +268,12 @@ def make_tiny(tmp_path: Path) -> Callable[[PretrainedConfig], Tiny]:
     return lambda config: save_tiny(tmp_path, config)
 
 
+def runner_of(engine: GenerationEngine) -> Runner:
+    """What an engine computes with."""
+    assert isinstance(engine._core, ForwardCore)
+    return engine._core._runner
+
+
 @dataclass
 class Run:
     """What became of one item."""
@@ -275,11 +283,12 @@ class Run:
     last: Progress[TextDelta] | None = None
     held: int = 0
     granted: int = 0
+    lost: int = 0
 
-    def grant(self, units: int) -> None:
+    def grant(self, units: int, block: int = 16) -> None:
         """Reserve blocks as the loop does: whole ones, and never beyond the item's extent."""
         extent = self.slot.prompt_tokens + self.slot.prepared.max_output_tokens
-        self.granted = max(self.granted, -(-min(units, extent) // 16) * 16)
+        self.granted = max(self.granted, -(-min(units, extent) // block) * block)
 
     @property
     def text(self) -> str:
@@ -327,6 +336,7 @@ def drive_items(
     chunk: int = 512,
     stagger: int = 0,
     preempt_every: int = 0,
+    block: int = 16,
 ) -> list[Run]:
     """Step all items to their end; item `i` joins at step `i * stagger`."""
     runs = [Run(engine.start(engine.plan(item, "tenant")), []) for item in items]
@@ -345,7 +355,7 @@ def drive_items(
         quanta = [_quantum(runs[at].slot, redo.get(at, 0), chunk) for at in active]
         for at in active:
             first = max(runs[at].slot.prompt_tokens, redo.get(at, 0))
-            runs[at].grant(runs[at].held + 1 if runs[at].held else first + 16)
+            runs[at].grant(runs[at].held + 1 if runs[at].held else first + block, block)
         for at, progress in zip(active, engine.step(quanta), strict=True):
             runs[at].held += progress.units
             assert runs[at].held <= runs[at].granted

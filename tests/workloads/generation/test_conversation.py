@@ -27,7 +27,7 @@ from headpond_workloads.generation.items import (
     Tool,
     ToolName,
 )
-from workloads.generation.conftest import llama_config, save_tiny
+from workloads.generation.conftest import llama_config, runner_of, save_tiny
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Drive, Tiny
@@ -178,7 +178,7 @@ def test_logits_that_leave_nothing_of_the_form_fail_their_sequence_only(
     roomy: Tiny, drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = made(roomy)
-    forward = engine._runner.forward
+    forward = runner_of(engine).forward
     digits = roomy.tokenizer.convert_tokens_to_ids(list("0123456789"))
 
     def without_digits(spans: object) -> object:
@@ -186,7 +186,7 @@ def test_logits_that_leave_nothing_of_the_form_fail_their_sequence_only(
         logits.values()[:, digits] = float("-inf")
         return logits
 
-    monkeypatch.setattr(engine._runner, "forward", without_digits)
+    monkeypatch.setattr(runner_of(engine), "forward", without_digits)
     letter = Constraint(kind="regex", source="[a-f]{3}")
     failed, fine = drive(
         engine, [held(Constraint(kind="regex", source="[0-9]"), 1), held(letter, 1)]

@@ -11,7 +11,9 @@ from transformers import AutoConfig, PretrainedConfig
 from headpond.bundle.store import Bundle
 from headpond.engine import EngineSettings
 from headpond.errors import BundleError
+from headpond_workloads.generation.engine.folder import model_folder
 from headpond_workloads.generation.engine.load import load
+from headpond_workloads.generation.engine.transformers_reading import read_folder, read_outline
 from headpond_workloads.generation.record import record
 
 if TYPE_CHECKING:
@@ -36,6 +38,17 @@ def test_symbols_are_those_of_the_record_and_the_model(tiny: Tiny) -> None:
         "kv_heads": 2,
         "head_dim": 8,
     }
+
+
+def test_an_outline_says_the_same_without_the_weights(any_tiny: Tiny) -> None:
+    bundle = any_tiny.bundle
+    architecture, dtype = bundle.manifest.execution.architecture, "bfloat16"
+    with model_folder(bundle) as folder:
+        whole = read_folder(folder, architecture, dtype)
+        outline = read_outline(folder, architecture, dtype)
+        with pytest.raises(BundleError, match="its files say"):
+            read_outline(folder, "Other", dtype)
+    assert outline == whole.model_copy(update={"plain": b"", "decoder": None})
 
 
 def test_blocks_are_sized_by_the_memory_given(tiny: Tiny) -> None:

@@ -12,6 +12,7 @@ from headpond_workloads.generation.engine.blocks import BlockPool, BlocksExhaust
 from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.prefix import Chain, PrefixCache
 from headpond_workloads.generation.items import ChosenToken, GenerationItem, Prompt, Sampling
+from workloads.generation.conftest import runner_of
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Drive, Run, Tiny
@@ -210,7 +211,7 @@ def test_found_blocks_count_though_the_step_that_found_them_fails(
         raise RuntimeError
 
     with monkeypatch.context() as broken:
-        broken.setattr(engine._runner, "forward", fail)
+        broken.setattr(runner_of(engine), "forward", fail)
         with pytest.raises(RuntimeError):
             engine.step([Quantum(slot=slot, units=40)])
     (progress,) = engine.step([Quantum(slot=slot, units=40)])

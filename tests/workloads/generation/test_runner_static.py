@@ -27,7 +27,7 @@ from headpond_workloads.generation.engine.sdpa_attention import SdpaAttention
 from headpond_workloads.generation.engine.static_decode import StaticDecode, doublings
 from headpond_workloads.generation.engine.transformers_reading import reading_of
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling
-from workloads.generation.conftest import train_tokenizer
+from workloads.generation.conftest import runner_of, train_tokenizer
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Drive, Tiny
@@ -241,8 +241,9 @@ def test_a_wrong_recording_is_refused_before_it_serves(
 def test_flex_decodes_with_it(tiny: Tiny, drive: Drive, repeater: Repeater) -> None:
     """One engine, of two blocks as the probe has, so that few kernels are compiled."""
     engine = tiny.engine(attention="flex", blocks=2)
-    assert isinstance(engine._runner, ModelRunner)
-    assert isinstance(engine._runner._attention, FlexAttention)
+    runner = runner_of(engine)
+    assert isinstance(runner, ModelRunner)
+    assert isinstance(runner._attention, FlexAttention)
     (run,) = drive(engine, items(5)[:1])
     assert run.output_ids == tiny.greedy(PROMPTS[0], 5)
     assert repeater.repeated == 1 + 4

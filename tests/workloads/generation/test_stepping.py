@@ -23,6 +23,7 @@ from headpond_workloads.generation.engine.conversation import Conversation, Ways
 from headpond_workloads.generation.engine.draft_model import DraftModel
 from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.forward import CacheMemory, Forward, Span
+from headpond_workloads.generation.engine.forward_core import ForwardCore
 from headpond_workloads.generation.engine.grammar import Grammars
 from headpond_workloads.generation.engine.limits import Limits
 from headpond_workloads.generation.engine.prefix import PrefixCache
@@ -135,15 +136,15 @@ def make(method: str, *, prefix: bool) -> tuple[GenerationEngine, Hash]:
         drafter = DraftModel(Hash(read, exact=False), read, blocks=BLOCKS, context_tokens=40)
         caches.append(drafter)
         speculation = Speculation(drafter, tokens=3, max_rows=9)
+    blocks = BlockManager(pool, caches, PrefixCache(pool, BLOCK, ("x",)) if prefix else None)
     engine = GenerationEngine(
         tokenizer=tokenizer(),
         conversation=Conversation(Ways(), grammars()),
-        forward=Forward(runner=runner, cache=memory),
-        blocks=BlockManager(pool, caches, PrefixCache(pool, BLOCK, ("x",)) if prefix else None),
+        core=ForwardCore(Forward(runner=runner, cache=memory), blocks, speculation),
+        blocks=blocks,
         limits=Limits(context_tokens=BLOCKS * BLOCK, vocab_tokens=VOCAB),
         eos_ids=frozenset({0}),
         symbols={},
-        speculation=speculation,
     )
     return engine, runner
 

@@ -199,6 +199,11 @@ def test_a_number_of_a_form_must_be_one(number: str) -> None:
         form(("image", PNG), ("top_k", number))
 
 
+def test_a_number_that_is_too_large_is_called_so() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 100000"):
+        form(("image", PNG), ("top_k", "100000000"))
+
+
 def test_the_answer() -> None:
     body = answer(read(image=TEXT), Output(0, SEEN), Done(0, Work()))
     assert json.loads(body.model_dump_json(exclude_none=True)) == {

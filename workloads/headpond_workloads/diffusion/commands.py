@@ -55,6 +55,8 @@ def imagine(  # noqa: PLR0913 - an option each
     form = _FORMS.get(output.suffix.lower())
     if form is None:
         raise typer.BadParameter("must end with .png, .jpeg or .webp", param_hint="--output")
+    if not output.parent.is_dir():  # said before anything is painted
+        raise typer.BadParameter(f"there is no folder {output.parent}", param_hint="--output")
     if image is None and (mask is not None or strength is not None):
         raise typer.BadParameter("--mask and --strength are of an --image")
     with connected(base_url, api_key) as client:
@@ -88,7 +90,7 @@ def _painted(events: Iterable[PictureEvent], n: int) -> list[PictureEvent]:
     """Show how far the pictures are; return those that are done, in the order of their seeds."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     done: dict[int, PictureEvent] = {}
-    with Progress(*columns, console=people, transient=True) as bars:
+    with Progress(*columns, console=people, transient=True, disable=not people.is_terminal) as bars:
         tasks = [bars.add_task(f"picture {number}", total=None) for number in range(1, n + 1)]
         for event in events:
             if event.step is not None:

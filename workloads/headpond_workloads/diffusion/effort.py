@@ -8,7 +8,7 @@ from headpond.bundle.manifest import Execution, Manifest
 from headpond.effort import Effort
 from headpond.state import DTYPE_BYTES
 
-_PROCESS_BYTES = 674 * 2**20
+_PROCESS_BYTES = 679 * 2**20
 _FILE_WIDTH = 4
 """Bytes of a weight in a file, at most."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from headpond.form_field import OfForm
+from headpond.pattern import spelled
 from headpond_workloads.diffusion.items import Medium, Scheduler
 
 MAX_PICTURES = 10
@@ -34,6 +35,7 @@ Size = Annotated[
         pattern=r"^(auto|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$",
         description="Width and height in pixels, `WIDTHxHEIGHT`; `auto` for the model's own.",
     ),
+    spelled("must be `WIDTHxHEIGHT` in pixels, such as 512x512, or `auto`"),
 ]
 Compression = Annotated[
     int,

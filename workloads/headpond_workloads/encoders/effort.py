@@ -11,7 +11,7 @@ from headpond.state import DTYPE_BYTES
 _LAYER_SQUARES = 12
 """Weights of a layer, in squares of its width: 4 of attention, 8 of two linear layers."""
 
-_PROCESS_BYTES, _ONNX_PROCESS_BYTES = 372 * 2**20, 447 * 2**20
+_PROCESS_BYTES, _ONNX_PROCESS_BYTES = 377 * 2**20, 471 * 2**20
 
 
 def process_bytes(execution: Execution) -> int:

@@ -10,7 +10,15 @@ import typer
 from rich.markup import escape
 
 from headpond.cli.console import people
-from headpond.cli.options import ApiKey, AsJson, BaseUrl, chosen, completing, connected
+from headpond.cli.options import (
+    ApiKey,
+    AsJson,
+    BaseUrl,
+    chosen,
+    completing,
+    connected,
+    text_of_input,
+)
 from headpond.errors import HeadpondError
 
 if TYPE_CHECKING:
@@ -39,7 +47,9 @@ def chat(  # noqa: PLR0913 - an option each
 ) -> None:
     """Talk to a model: one answer, or a conversation until Ctrl-D."""
     if prompt is None and not at_terminal():
-        prompt = sys.stdin.read()
+        prompt = text_of_input()
+    if prompt is not None and not prompt.strip():
+        raise typer.BadParameter("give a prompt, or one on standard input", param_hint="prompt")
     if prompt is None and as_json:
         raise typer.BadParameter("a conversation is no JSON: give a prompt", param_hint="--json")
     with connected(base_url, api_key) as client:

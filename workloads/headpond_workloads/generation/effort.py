@@ -11,13 +11,17 @@ from headpond.state import DTYPE_BYTES
 CHUNK_TOKENS = 512
 """Prompt tokens of one step, at most."""
 
-_PROCESS_BYTES = 223 * 2**20
+_PROCESS_BYTES = 172 * 2**20
+_VLLM_BYTES = 1200 * 2**20
 
 
 def process_bytes(execution: Execution) -> int:
-    """Return what a replica takes besides weights and keys and values: no torch is loaded."""
-    del execution
-    return _PROCESS_BYTES
+    """Return what a replica takes besides weights and keys and values.
+
+    It loads no torch, but where vLLM has a process of its own.
+    """
+    vllm = execution.options.get("engine") == "vllm"
+    return _PROCESS_BYTES + (_VLLM_BYTES if vllm else 0)
 
 
 def efforts(manifest: Manifest, shape: Mapping[str, int]) -> Mapping[str, Effort]:

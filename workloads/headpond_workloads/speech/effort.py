@@ -11,7 +11,7 @@ from headpond.state import DTYPE_BYTES
 _WINDOW_MS = 30_000
 """What a model that hears utterance by utterance takes in at once, at most."""
 
-_PROCESS_BYTES, _STREAMING_PROCESS_BYTES = 554 * 2**20, 412 * 2**20
+_PROCESS_BYTES, _STREAMING_PROCESS_BYTES = 590 * 2**20, 418 * 2**20
 
 
 def process_bytes(execution: Execution) -> int:

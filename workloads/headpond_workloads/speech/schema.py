@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from headpond.form_field import OfForm
+from headpond.pattern import spelled
 
 TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
 TRANSLATIONS_PATH = "/v1/audio/translations"
@@ -66,6 +67,7 @@ Language = Annotated[
         max_length=35,
         description="The language spoken, as ISO 639 has it, e.g. `en`.",
     ),
+    spelled("must be a language's code, such as en"),
 ]
 Prompt = Annotated[
     str,
@@ -104,7 +106,7 @@ class TranscriptionRequest(BaseModel):
     model: Annotated[str, Field(min_length=1)]
     language: Annotated[Language | None, FormText] = None
     prompt: Annotated[Prompt | None, FormText] = None
-    response_format: Annotated[ResponseFormat | Literal["diarized_json"] | None, FormText] = None
+    response_format: Annotated[Literal[ResponseFormat, "diarized_json"] | None, FormText] = None
     temperature: Annotated[
         Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)] | None, OfForm
     ] = None

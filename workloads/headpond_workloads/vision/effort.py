@@ -8,7 +8,7 @@ from headpond.bundle.manifest import Execution, Manifest
 from headpond.effort import Effort
 from headpond.state import DTYPE_BYTES
 
-_PROCESS_BYTES = 503 * 2**20
+_PROCESS_BYTES = 530 * 2**20
 
 
 def process_bytes(execution: Execution) -> int:

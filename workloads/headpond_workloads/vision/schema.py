@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from headpond.form_field import OfForm
@@ -15,7 +15,6 @@ MAX_IMAGES = 64
 
 MAX_LABELS = 1024
 MAX_TOP_K = 100_000
-_MAX_DIGITS = 6
 _NO_IMAGE = "must be an image as a string: base64, or a data: URL"
 
 
@@ -38,13 +37,6 @@ def _image(value: object) -> object:
 
 def _label_list(value: object) -> object:
     return (value,) if isinstance(value, str) else value
-
-
-def _digits(value: object, info: ValidationInfo) -> object:
-    """Read a number from the text of a form's field; in JSON a number is a number."""
-    if info.mode == "python" and isinstance(value, str) and len(value) <= _MAX_DIGITS:
-        return int(value) if value.isascii() and value.isdigit() else value
-    return value
 
 
 Images = Annotated[
@@ -70,7 +62,7 @@ Labels = Annotated[
 TopK = Annotated[
     int,
     Field(strict=True, ge=1, le=MAX_TOP_K, description="The most classes to answer with (5)."),
-    BeforeValidator(_digits, json_schema_input_type=int),
+    OfForm,
 ]
 
 

@@ -21,12 +21,17 @@ class _Task(BaseModel):
 
 
 class ReadTask(_Task):
-    """Read a bundle's folder; the answer is a `Reading` in JSON."""
+    """Read a bundle's folder; the answer is a `Reading` in JSON.
+
+    Attributes:
+        weights: Whether to load the weights; else `plain` and `decoder` are not known.
+    """
 
     kind: Literal["read"] = "read"
     folder: Path
     architecture: str
     dtype: str
+    weights: bool = True
 
 
 class UnpackTask(_Task):

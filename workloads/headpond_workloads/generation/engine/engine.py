@@ -10,14 +10,12 @@ from headpond.errors import EngineFailed
 from headpond.units import Work
 from headpond_workloads.generation.engine.block_manager import BlockManager
 from headpond_workloads.generation.engine.conversation import Conversation
+from headpond_workloads.generation.engine.core import Advance, Core
 from headpond_workloads.generation.engine.fixtures import item_of_fixture
-from headpond_workloads.generation.engine.forward import Forward
 from headpond_workloads.generation.engine.limits import Limits
 from headpond_workloads.generation.engine.output import OutputWriter
-from headpond_workloads.generation.engine.rows import draw, span, split
-from headpond_workloads.generation.engine.sampler import Drawn, SamplerState
-from headpond_workloads.generation.engine.sequence import Portion, Prepared, Slot, Status
-from headpond_workloads.generation.engine.speculation import Speculation
+from headpond_workloads.generation.engine.sampler import SamplerState
+from headpond_workloads.generation.engine.sequence import Prepared, Slot, Status
 from headpond_workloads.generation.engine.text import TextStream
 from headpond_workloads.generation.engine.token_rules import gate_of
 from headpond_workloads.generation.engine.tokenizer import Tokenizer
@@ -43,34 +41,29 @@ class GenerationEngine:
         *,
         tokenizer: Tokenizer,
         conversation: Conversation,
-        forward: Forward,
+        core: Core,
         blocks: BlockManager,
         limits: Limits,
         eos_ids: frozenset[int],
         symbols: Mapping[str, int],
-        speculation: Speculation | None = None,
     ) -> None:
         """Put the parts together; `load` makes them.
 
         Args:
             tokenizer: Reads prompts.
             conversation: The model's ways of calling tools and of reasoning.
-            forward: Computes the model, over the memory of the blocks.
+            core: Computes the model, over the blocks.
             blocks: The KV blocks; all are free.
             limits: What can be asked for.
             eos_ids: The tokens that end a sequence.
             symbols: What the model is, in the record's symbols.
-            speculation: Makes drafts; None draws one token a step.
         """
         self._tokenizer = tokenizer
         self._conversation = conversation
-        self._runner = forward.runner
-        self._lost = forward.lost
-        self._close = forward.close
+        self._core = core
         self._blocks = blocks
         self._limits = limits
         self._symbols = symbols
-        self._speculation = speculation
         self._eos_ids = eos_ids
         self._writer = OutputWriter(tokenizer.vocabulary, eos_ids)
 
@@ -82,11 +75,11 @@ class GenerationEngine:
     @property
     def lost(self) -> bool:
         """Whether it has lost a process that it computes with; see `headpond.engine.is_lost`."""
-        return self._lost()
+        return self._core.lost
 
     def close(self) -> None:
         """End the processes that it computes with, if any; they end with this one, too."""
-        self._close()
+        self._core.close()
 
     @property
     def free_blocks(self) -> int:
@@ -95,12 +88,10 @@ class GenerationEngine:
 
     def tallies(self) -> Mapping[str, int]:
         """Return what was counted since the start; only ever grows."""
-        blocks, speculation = self._blocks, self._speculation
         return {
-            "prefix_cache_queries": blocks.queried_tokens,
-            "prefix_cache_hits": blocks.hit_tokens,
-            "draft_tokens": speculation.draft_tokens if speculation else 0,
-            "accepted_draft_tokens": speculation.accepted_tokens if speculation else 0,
+            "prefix_cache_queries": self._blocks.queried_tokens,
+            "prefix_cache_hits": self._blocks.hit_tokens,
+            **self._core.tallies(),
         }
 
     def plan(self, item: Item, namespace: str) -> Plan[Prepared]:
@@ -123,6 +114,7 @@ class GenerationEngine:
         item, token_ids = self._read(item)
         max_output_tokens = self._limits.output_tokens(item, len(token_ids))
         self._limits.check_tokens(item, max_output_tokens)
+        self._core.check(item, len(token_ids))
         grammar = self._conversation.matcher(item, self._tokenizer.ending(token_ids), namespace)
         names = self._blocks.names(namespace, item.adapter, token_ids, item.cache_salt)
         reusable = len(token_ids) - 1 if item.prompt_logprobs is None else 0
@@ -179,23 +171,13 @@ class GenerationEngine:
         )
 
     def step(self, quanta: Sequence[Quantum[Slot]]) -> list[Progress[TextDelta]]:
-        """Advance every slot in one forward.
+        """Advance every slot in one step of the core.
 
         Raises:
             BlocksExhausted: The slots need more blocks than there are; none advanced.
             WorkerLost: A process that it computes with is lost; see `lost`.
         """
-        portions = self._blocks.portions(quanta)
-        if self._speculation is not None:
-            self._speculation.propose(portions)
-        logits = self._runner.forward([span(portion) for portion in portions])
-        logits, scores = split(portions, logits)
-        drawn = draw(portions, logits)
-        # Nothing below fails: up to here no slot has changed, from here on all of them do.
-        return [
-            self._advance(portion, scored, tokens)
-            for portion, scored, tokens in zip(portions, scores, drawn, strict=True)
-        ]
+        return [self._advance(each) for each in self._core.step(quanta)]
 
     def preempt(self, slot: Slot) -> int:
         """Give the slot's blocks back and return how many tokens it has to compute again."""
@@ -207,6 +189,7 @@ class GenerationEngine:
         """Give the slot's blocks back for good."""
         slot.table.clear()
         slot.status = Status.FINISHED
+        self._core.drop(slot)
 
     def observe(self, given: Mapping[str, Json]) -> Mapping[str, Json]:
         """Generate greedily from a fixture's `messages`, `text` or `token_ids`.
@@ -235,18 +218,16 @@ class GenerationEngine:
             "text": text,
         }
 
-    def _advance(
-        self, portion: Portion, scores: Sequence[Drawn], drawn: Sequence[Drawn]
-    ) -> Progress[TextDelta]:
-        slot = portion.slot
-        if self._speculation is not None:
-            drawn = self._speculation.accept(portion, drawn)
+    def _advance(self, advance: Advance) -> Progress[TextDelta]:
+        portion, scores, drawn = advance.portion, advance.scores, advance.drawn
+        slot, error = portion.slot, advance.error
         slot.computed = portion.end
         if any(each.token_id is None for each in (*scores, *drawn)):
+            error = slot.sampler.refusal or EngineFailed("the model's logits are not finite")
+        if error is not None:
             slot.status = Status.FINISHED
             slot.table.forget()
             units, skipped = slot.tell()
-            error = slot.sampler.refusal or EngineFailed("the model's logits are not finite")
             return Progress(units=units, skipped=skipped, error=error)
         outputs: list[TextDelta] = []
         if slot.returned < slot.prompt_tokens and slot.prepared.returns_prompt:

@@ -11,21 +11,26 @@ from headpond_workloads.generation.engine.assembly import assemble, open_model
 from headpond_workloads.generation.engine.block_manager import BlockManager
 from headpond_workloads.generation.engine.blocks import BlockPool
 from headpond_workloads.generation.engine.conversation import Conversation, Ways
+from headpond_workloads.generation.engine.core import Core
 from headpond_workloads.generation.engine.drafting import Target, load_drafting
 from headpond_workloads.generation.engine.engine import GenerationEngine
 from headpond_workloads.generation.engine.forward import CacheMemory
+from headpond_workloads.generation.engine.forward_core import ForwardCore
 from headpond_workloads.generation.engine.grammar import Grammars
 from headpond_workloads.generation.engine.kv_shape import KvShape
 from headpond_workloads.generation.engine.limits import Limits
-from headpond_workloads.generation.engine.options import Options, options_of
+from headpond_workloads.generation.engine.options import Engine, Options, options_of
 from headpond_workloads.generation.engine.prefix import ABSOLUTE_POSITIONS, PrefixCache
 from headpond_workloads.generation.engine.reading import Reading
 from headpond_workloads.generation.engine.tokenizer import Tokenizer
+from headpond_workloads.generation.engine.vllm.core import VllmMemory
+from headpond_workloads.generation.engine.vllm.load import open_vllm, read_for_vllm
 from headpond_workloads.generation.record import record
 from headpond_workloads.native.memory import give_back_freed
 
-BLOCK_TOKENS = 16
-"""Tokens of a KV block, unless the bundle's model section says otherwise."""
+BLOCK_TOKENS: Mapping[Engine, int] = {"headpond": 16, "vllm": 32}
+"""Tokens of a KV block, unless the bundle's model section says otherwise. vLLM takes no smaller
+ones on a CPU."""
 
 
 def load(bundle: Bundle, settings: EngineSettings) -> GenerationEngine:
@@ -36,9 +41,10 @@ def load(bundle: Bundle, settings: EngineSettings) -> GenerationEngine:
     """
     _check_device(settings)
     options = options_of(bundle.manifest)
-    block_tokens = bundle.manifest.model.get("block_tokens", BLOCK_TOKENS)
-    opened = open_model(bundle, options, settings, block_tokens)
-    reading = opened.reading
+    block_tokens = bundle.manifest.model.get("block_tokens", BLOCK_TOKENS[options.engine])
+    vllm = options.engine == "vllm"
+    opened = None if vllm else open_model(bundle, options, settings, block_tokens)
+    reading = read_for_vllm(bundle, options) if opened is None else opened.reading
     symbols = _symbols(reading, block_tokens, options)
     ways = Ways.of(bundle.manifest)
     tokenizer = Tokenizer(
@@ -48,20 +54,26 @@ def load(bundle: Bundle, settings: EngineSettings) -> GenerationEngine:
         words=ways.words,
     )
     eos_ids = _stop_ids(tokenizer, bundle) | frozenset(reading.eos_ids)
-    blocks = _blocks(opened.shape, settings)
-    forward = assemble(opened, blocks, options)
+    limits = _limits(symbols, bundle, settings, options)
+    blocks = _blocks(reading.kv_shape(block_tokens), settings)
     target = Target(bundle=bundle, reading=reading, blocks=blocks, block_tokens=block_tokens)
-    drafting = load_drafting(target, options, settings)
+    if opened is None:
+        core: Core = open_vllm(target, options, settings, limits, tokenizer, eos_ids)
+        manager = _manager(bundle, options, blocks, (VllmMemory(block_tokens),))
+    else:
+        forward = assemble(opened, blocks, options)
+        drafting = load_drafting(target, options, settings)
+        manager = _manager(bundle, options, blocks, (forward.cache, *drafting.caches))
+        core = ForwardCore(forward, manager, drafting.speculation)
     del opened  # which has the texts that all of this was read from
     give_back_freed()
     grammars = Grammars(reading.tokenizer, reading.vocab_tokens, eos_ids)
     return GenerationEngine(
         tokenizer=tokenizer,
         conversation=Conversation(ways, grammars),
-        forward=forward,
-        blocks=_manager(bundle, options, blocks, (forward.cache, *drafting.caches)),
-        speculation=drafting.speculation,
-        limits=_limits(symbols, bundle, settings, options),
+        core=core,
+        blocks=manager,
+        limits=limits,
         eos_ids=eos_ids,
         symbols=symbols,
     )

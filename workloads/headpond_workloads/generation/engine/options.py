@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headpond.bundle.manifest import Manifest
 from headpond.bundle.section import read_section
 
+Engine = Literal["headpond", "vllm"]
 Kernels = Literal["auto", "native", "torch"]
 Quantization = Literal["int8", "int4"]
 AttentionKind = Literal["sdpa", "flex"]
@@ -45,6 +46,8 @@ class Options(BaseModel):
     """How the engine computes.
 
     Attributes:
+        engine: Whose engine computes: ours, or vLLM's, with what `vllm.load` says of the rest.
+        python: The interpreter that has vLLM; None for `HEADPOND_VLLM_PYTHON`, or our own.
         kernels: `native` is the C++ forward, `torch` transformers' modules; `auto` takes the
             native one where the model and the machine allow.
         attention: How the torch forward attends, and that it is to be used: `sdpa` gathers
@@ -63,6 +66,8 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    engine: Engine = "headpond"
+    python: Annotated[str, Field(min_length=1)] | None = None
     kernels: Kernels = "auto"
     attention: AttentionKind | None = None
     cuda_graphs: Graphs = "auto"
@@ -71,6 +76,12 @@ class Options(BaseModel):
     prefix_cache: bool = True
     speculation: Annotated[PromptLookup | DraftBundle, Field(discriminator="method")] | None = None
     adapters: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _python_has_vllm(self) -> Self:
+        if self.python is not None and self.engine != "vllm":
+            raise ValueError("python names who has vLLM, and the engine is another one")
+        return self
 
 
 def options_of(manifest: Manifest) -> Options:

@@ -23,7 +23,7 @@ from headpond.state import DTYPE_BYTES
 from headpond_workloads.generation.engine.apart import ReadTask, done_apart
 from headpond_workloads.generation.engine.kv_shape import KvShape
 
-_WEIGHT_BITS = {"int8": 8, "int4": 6}
+_WEIGHT_BITS = {"int8": 8, "int4": 5}
 """Bits of a weight in layers, scales included: int4 has two of 16 bits for 32 weights."""
 
 
@@ -84,9 +84,11 @@ class Reading(_Part):
         layer_weights: How many of them are in linear layers but the head.
         head_weights: How many are in the head.
         eos_ids: Tokens that end a sequence.
-        plain: The logits of the probe's sequences, float32 of shape [2, vocabulary].
+        plain: The logits of the probe's sequences, float32 of shape [2, vocabulary]; empty
+            where the weights were not read.
         tokenizer: Reads its prompts.
-        decoder: What it is, where it is one that can be computed natively.
+        decoder: What it is, where it is one that can be computed natively, and its weights
+            were read.
     """
 
     architecture: str
@@ -133,10 +135,15 @@ class Reading(_Part):
         return self.layer_weights * _WEIGHT_BITS[quantization] // 8 + self.head_weights
 
 
-def read(folder: Path, bundle: Bundle) -> Reading:
+def read(folder: Path, bundle: Bundle, *, weights: bool = True) -> Reading:
     """Return what transformers reads in a bundle's folder.
 
     Where this process has torch already, it is read here: that is paid for.
+
+    Args:
+        folder: The bundle's files.
+        bundle: The bundle.
+        weights: Whether to load the weights, which takes the memory of all of them.
 
     Raises:
         BundleError: It is not the architecture the bundle names, or none that is served.
@@ -145,14 +152,21 @@ def read(folder: Path, bundle: Bundle) -> Reading:
     if "torch" in sys.modules:
         from headpond_workloads.generation.engine.transformers_reading import (  # noqa: PLC0415
             read_folder,
+            read_outline,
         )
 
-        return read_folder(folder, execution.architecture, execution.dtype)
-    kept = default_cache() / "readings" / f"{_identity(bundle)}.json"
+        read_here = read_folder if weights else read_outline
+        return read_here(folder, execution.architecture, execution.dtype)
+    kept = default_cache() / "readings" / f"{_identity(bundle)}{'' if weights else '-outline'}.json"
     found = _kept(kept)
     if found is not None:
         return found
-    task = ReadTask(folder=folder, architecture=execution.architecture, dtype=execution.dtype)
+    task = ReadTask(
+        folder=folder,
+        architecture=execution.architecture,
+        dtype=execution.dtype,
+        weights=weights,
+    )
     text = done_apart(task)
     _keep(kept, text)
     return Reading.model_validate_json(text)

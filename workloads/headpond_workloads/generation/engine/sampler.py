@@ -18,7 +18,7 @@ from headpond_workloads.generation.items import Sampling
 GREEDY_BELOW = 1e-5
 """Temperatures below this are greedy: dividing by them would overflow."""
 
-_SEED_MASK = (1 << 64) - 1
+SEED_MASK = (1 << 64) - 1
 
 
 class SamplerState:
@@ -38,7 +38,7 @@ class SamplerState:
         """
         self.sampling = sampling
         self.matcher = matcher
-        self._seed = (randbits(64) if sampling.seed is None else sampling.seed) & _SEED_MASK
+        self._seed = (randbits(64) if sampling.seed is None else sampling.seed) & SEED_MASK
         self._prompt = frozenset(prompt_ids) if sampling.repetition_penalty != 1.0 else frozenset()
         self._counts: Counter[int] | None = Counter() if _penalized(sampling) else None
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from headpond.errors import HeadpondError, InvalidRequest
 from headpond_workloads.generation.engine.token_gate import Bits, TokenGate
-from headpond_workloads.generation.items import NO_RULES, GenerationItem
+from headpond_workloads.generation.items import NO_RULES, GenerationItem, TokenRules
 
 
 def gate_of(
@@ -30,17 +30,22 @@ def gate_of(
     """
     if item.rules == NO_RULES:
         return grammar
-    words = {
-        tuple(encode(text)) for word in item.rules.bad_words for text in (word, f" {word.lstrip()}")
-    }
     return RuleGate(
         vocab_tokens,
         allowed_ids=item.rules.allowed_ids,
-        bad_words=[word for word in words if word],
+        bad_words=words_of(item.rules, encode),
         min_tokens=item.rules.min_tokens,
         end_ids=[each for each in (*eos_ids, *item.stop_ids) if each < vocab_tokens],
         grammar=grammar,
     )
+
+
+def words_of(rules: TokenRules, encode: Callable[[str], Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return the sequences of tokens that must not come: each bad word, alone and behind a space."""
+    words = {
+        tuple(encode(text)) for word in rules.bad_words for text in (word, f" {word.lstrip()}")
+    }
+    return [word for word in words if word]
 
 
 class RuleGate:

@@ -6,7 +6,10 @@ import sys
 
 from headpond.errors import BundleError
 from headpond_workloads.generation.engine.apart import TASK, Done, ReadTask, Refused, UnpackTask
-from headpond_workloads.generation.engine.transformers_reading import read_folder
+from headpond_workloads.generation.engine.transformers_reading import (
+    read_folder,
+    read_outline,
+)
 from headpond_workloads.generation.engine.weights import unpack
 
 
@@ -15,7 +18,8 @@ def _answer(task: ReadTask | UnpackTask) -> Done | Refused:
         if isinstance(task, UnpackTask):
             unpack(task.gguf, task.folder, task.dtype)
             return Done(text="")
-        reading = read_folder(task.folder, task.architecture, task.dtype)
+        read = read_folder if task.weights else read_outline
+        reading = read(task.folder, task.architecture, task.dtype)
     except BundleError as error:
         return Refused(message=str(error), param=error.param)
     return Done(text=reading.model_dump_json())

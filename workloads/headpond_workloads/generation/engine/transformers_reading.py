@@ -16,7 +16,11 @@ from headpond_workloads.generation.engine.reading import (
     Reading,
     TokenizerReading,
 )
-from headpond_workloads.generation.engine.weights import load_model, load_tokenizer
+from headpond_workloads.generation.engine.weights import (
+    load_model,
+    load_tokenizer,
+    outline_model,
+)
 
 
 def read_folder(folder: Path, architecture: str, dtype: str) -> Reading:
@@ -29,16 +33,31 @@ def read_folder(folder: Path, architecture: str, dtype: str) -> Reading:
     return reading_of(model, load_tokenizer(folder))
 
 
+def read_outline(folder: Path, architecture: str, dtype: str) -> Reading:
+    """Say what a folder's model and tokenizer are, but for what its weights tell.
+
+    Raises:
+        BundleError: It is not that architecture, or no decoder.
+    """
+    return _reading_of(outline_model(folder, architecture, dtype), load_tokenizer(folder), b"")
+
+
 def reading_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Reading:
     """Say what a model and its tokenizer are.
 
     Raises:
         BundleError: The model can't be computed with paged attention.
     """
-    plain = plain_logits(model)
+    return _reading_of(model, tokenizer, plain_logits(model).numpy().tobytes())
+
+
+def _reading_of(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, plain: bytes
+) -> Reading:
     config: PretrainedConfig = model.config.get_text_config()
     heads = config.num_attention_heads
-    shared = (model.tp_size or 1) > 1  # its parameters say the sizes of the whole ones
+    # The parameters of a share say the sizes of the whole ones; an outline's are nowhere.
+    shared = (model.tp_size or 1) > 1 or model.device.type == "meta"
     parameters = {id(each) if shared else each.data_ptr(): each for each in model.parameters()}
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     linears = [
@@ -56,7 +75,7 @@ def reading_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Re
         layer_weights=sum(each.numel() for each in linears),
         head_weights=head.weight.numel() if isinstance(head, nn.Linear) else 0,
         eos_ids=tuple(sorted(set(_listed(model.generation_config, model.config)))),
-        plain=plain.numpy().tobytes(),
+        plain=plain,
         tokenizer=tokenizer_reading_of(tokenizer),
         decoder=None if shared else _decoder_of(model),
     )

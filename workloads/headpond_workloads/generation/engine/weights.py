@@ -10,11 +10,14 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     GgufConfig,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
 from transformers.distributed.configuration_utils import DistributedConfig
+from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils.logging import disable_progress_bar
 
 from headpond.errors import BundleError
@@ -48,17 +51,30 @@ def load_share(folder: Path, architecture: str, dtype: str, ranks: int) -> PreTr
     return model
 
 
+def outline_model(folder: Path, architecture: str, dtype: str) -> PreTrainedModel:
+    """Make the model without its weights, on the meta device.
+
+    Raises:
+        BundleError: It is not the architecture that it should be, or no decoder.
+    """
+    config = _config(folder, architecture)
+    try:
+        with torch.device("meta"):
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+                config, dtype=getattr(torch, dtype)
+            )
+    except ValueError as error:
+        raise _no_decoder(architecture, error) from error
+    if (folder / GENERATION_CONFIG_NAME).is_file():
+        model.generation_config = GenerationConfig.from_pretrained(folder)
+    return model
+
+
 def _load(
     folder: Path, architecture: str, dtype: str, distributed: DistributedConfig | None = None
 ) -> PreTrainedModel:
     disable_progress_bar()  # type: ignore[no-untyped-call]
-    config = AutoConfig.from_pretrained(folder)
-    found = (getattr(config, "architectures", None) or [architecture])[0]
-    if found != architecture:
-        raise BundleError(
-            f"the bundle says {architecture}, its files say {found}",
-            param="execution.architecture",
-        )
+    _config(folder, architecture)
     try:
         model = AutoModelForCausalLM.from_pretrained(
             folder,
@@ -69,15 +85,31 @@ def _load(
             distributed_config=distributed,
         )
     except ValueError as error:
-        raise BundleError(
-            f"transformers can't load {found} as a decoder: {error}", param="execution.architecture"
-        ) from error
+        raise _no_decoder(architecture, error) from error
     if type(model).__name__ != architecture:
         raise BundleError(
             f"the bundle says {architecture}, its files make {type(model).__name__}",
             param="execution.architecture",
         )
     return model
+
+
+def _config(folder: Path, architecture: str) -> PretrainedConfig:
+    config: PretrainedConfig = AutoConfig.from_pretrained(folder)
+    found = (getattr(config, "architectures", None) or [architecture])[0]
+    if found != architecture:
+        raise BundleError(
+            f"the bundle says {architecture}, its files say {found}",
+            param="execution.architecture",
+        )
+    return config
+
+
+def _no_decoder(architecture: str, error: ValueError) -> BundleError:
+    return BundleError(
+        f"transformers can't load {architecture} as a decoder: {error}",
+        param="execution.architecture",
+    )
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:

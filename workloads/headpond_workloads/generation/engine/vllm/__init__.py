@@ -1,0 +1,1 @@
+"""vLLM as what advances the slots, in a process and an environment of its own."""
