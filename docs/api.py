@@ -6,10 +6,11 @@ python docs/api.py --check   fails when it is not what would be written
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
+
+from generated import keep
 
 from headpond.http.openapi import document
 from headpond.registry import workloads
@@ -105,14 +106,5 @@ def _node(parent: Node, key: str) -> Node:
     return cast("Node", parent.get(key, {}))
 
 
-def main() -> None:
-    """Write the page, or check it."""
-    page = rendered()
-    if "--check" not in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-    elif page != PAGE.read_text(encoding="utf-8"):
-        sys.exit(f"{PAGE.name} is out of date: run `python docs/api.py`")
-
-
 if __name__ == "__main__":
-    main()
+    keep(PAGE, rendered())

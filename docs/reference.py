@@ -6,11 +6,11 @@ python docs/reference.py --check   fails when it is not what would be written
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import griffe
+from generated import keep
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/client.md"
@@ -162,18 +162,5 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def main() -> int:
-    """Write the page, or check it."""
-    page = rendered()
-    if "--check" not in sys.argv:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == page:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is not current: python docs/reference.py", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    keep(PAGE, rendered())

@@ -6,9 +6,10 @@ python docs/workloads.py --check   fails when it is not what would be written
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from generated import keep
 
 from headpond.record import Bounds, Continuous, Phase, PhaseKind, WorkloadRecord
 from headpond.registry import workloads
@@ -95,14 +96,5 @@ def _amounts(record: WorkloadRecord) -> str:
     return ", ".join(f"{most:,} {unit}" for unit, most in record.overload.queue_limit.items())
 
 
-def main() -> None:
-    """Write the page, or check it."""
-    page = rendered()
-    if "--check" not in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-    elif page != PAGE.read_text(encoding="utf-8"):
-        sys.exit(f"{PAGE.name} is out of date: run `python docs/workloads.py`")
-
-
 if __name__ == "__main__":
-    main()
+    keep(PAGE, rendered())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,19 +14,16 @@ from headpond.call import Call, Failed
 from headpond.errors import NotReady, WorkerLost
 from headpond.scheduling.loop import loop_for
 from headpond.telemetry.report import CallReport
-from headpond_workloads.generation.engine.apart import module_environment
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling
 from headpond_workloads.generation.record import record
 from workloads.generation.conftest import config_of
+from workloads.generation.orphans import SOON_S, require_no_orphan
 from workloads.generation.parallel_engines import SETTINGS, parallel_engine
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Tiny
 
 pytestmark = pytest.mark.timeout(300)
-
-SOON_S = 20
-"""Of what has to be over in a second on a machine that has nothing else to do."""
 
 RANK_0 = """
 import sys
@@ -110,17 +105,4 @@ def test_a_rank_killed_while_nothing_is_computed_is_noticed(tiny: Tiny) -> None:
 
 
 def test_no_rank_outlives_rank_0(tiny: Tiny) -> None:
-    rank_0 = subprocess.Popen(
-        [sys.executable, "-c", RANK_0, str(tiny.bundle.root)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=module_environment(),
-    )
-    with rank_0:
-        assert rank_0.stdout is not None
-        assert b"ready" in rank_0.stdout.readline()
-        ranks = psutil.Process(rank_0.pid).children()
-        assert len(ranks) == 1
-        rank_0.kill()
-        _, alive = psutil.wait_procs(ranks, timeout=SOON_S)
-        assert not alive
+    require_no_orphan(RANK_0, str(tiny.bundle.root))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,20 +16,17 @@ from headpond.call import Call, Failed, Output
 from headpond.errors import NotReady, WorkerLost
 from headpond.scheduling.answer import LoopAnswer
 from headpond.scheduling.loop import Loop, loop_for
-from headpond_workloads.generation.engine.apart import module_environment
 from headpond_workloads.generation.engine.vllm import process
 from headpond_workloads.generation.engine.vllm.process import VllmProcess
 from headpond_workloads.generation.engine.vllm.wire import Start
 from headpond_workloads.generation.items import GenerationItem, Prompt, Sampling, TextDelta
 from headpond_workloads.generation.record import record
 from workloads.generation.fake_vllm.vllm import DIES, HANGS, RAISES
+from workloads.generation.orphans import SOON_S, require_no_orphan
 from workloads.generation.vllm_engines import BLOCK_BYTES, fake_python, vllm_engine, written
 
 if TYPE_CHECKING:
     from workloads.generation.conftest import Tiny
-
-SOON_S = 20
-"""Of what has to be over in a second on a machine that has nothing else to do."""
 
 REPLICA = """
 import json, os, sys
@@ -129,17 +124,4 @@ def test_no_process_outlives_its_replica(tmp_path: Path) -> None:
     numbers = dict.fromkeys(Start.__annotations__, 1)
     start = json.dumps(numbers | {"folder": "", "dtype": "float32"})
     child = [fake_python(tmp_path), "-I", str(Path(process.__file__).with_name("child.py"))]
-    replica = subprocess.Popen(
-        [sys.executable, "-c", REPLICA, start, *child],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=module_environment(),
-    )
-    with replica:
-        assert replica.stdout is not None
-        assert b"ready" in replica.stdout.readline()
-        children = psutil.Process(replica.pid).children()
-        assert len(children) == 1
-        replica.kill()
-        _, alive = psutil.wait_procs(children, timeout=SOON_S)
-        assert not alive
+    require_no_orphan(REPLICA, start, *child)

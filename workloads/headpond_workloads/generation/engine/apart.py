@@ -92,3 +92,15 @@ def module_command(module: str) -> list[str]:
 def module_environment() -> Mapping[str, str]:
     """Return the environment in which it finds what this process finds."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def end_child(child: subprocess.Popen[bytes]) -> None:
+    """Kill a process that is asked over pipes, and close them."""
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:
+                continue  # what was not written any more

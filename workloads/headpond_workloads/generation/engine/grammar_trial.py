@@ -13,7 +13,11 @@ from weakref import finalize
 from headpond.engine import Json
 from headpond.errors import EngineFailed, Overloaded
 from headpond_workloads.generation.engine import grammar_child
-from headpond_workloads.generation.engine.apart import module_command, module_environment
+from headpond_workloads.generation.engine.apart import (
+    end_child,
+    module_command,
+    module_environment,
+)
 
 _WALL_S = 20.0
 """After this a trial is given up, however little it may have been able to compute."""
@@ -67,7 +71,7 @@ class GrammarTrial:
                 )
             except OSError as error:
                 raise EngineFailed(f"no process to try grammars in: {error.strerror}") from error
-            finalize(self, _end, self._child)
+            finalize(self, end_child, self._child)
             _write(self._child, dict(self._setup))
         return self._child
 
@@ -93,7 +97,7 @@ class GrammarTrial:
                 refusal=cast("str | None", answer["refusal"]),
                 size_bytes=cast("int", answer["bytes"]),
             )
-        _end(child)
+        end_child(child)
         if late.is_set():
             raise Overloaded("no time to try the form of the output", retry_after_s=_WALL_S)
         return Verdict(refusal="it takes too much to follow")
@@ -103,14 +107,3 @@ def _write(child: subprocess.Popen[bytes], value: Json) -> None:
     if child.stdin is not None:
         child.stdin.write(json.dumps(value).encode() + b"\n")
         child.stdin.flush()
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
-    child.wait()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except OSError:
-                continue  # what was not written any more

@@ -13,6 +13,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from headpond.errors import BundleError, WorkerLost
+from headpond_workloads.generation.engine.apart import end_child
 from headpond_workloads.generation.engine.vllm.wire import Ask, Reply, Start, Started
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class VllmProcess:
                 f"vLLM can't be run by {command[0]}: {error.strerror}",
                 param="execution.options.python",
             ) from error
-        self._finalizer = weakref.finalize(self, _end, self._child)
+        self._finalizer = weakref.finalize(self, end_child, self._child)
         try:
             self.started = self._exchange(start, _STARTED, None)
         except WorkerLost as error:
@@ -99,14 +100,3 @@ class VllmProcess:
             status = child.wait()
             logger.error("vLLM's process is lost (%s), status %s", type(error).__name__, status)
             raise WorkerLost from error
-
-
-def _end(child: Child) -> None:
-    child.kill()
-    child.wait()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except OSError:
-                continue  # what was not written any more
