@@ -63,13 +63,13 @@ def test_nobody_is_refused_where_there_is_no_bound_but_the_deadline() -> None:
 
 
 def test_what_a_call_takes_has_to_fit_before_its_deadline_too() -> None:
-    for takes_s, fits in ((0.1, True), (1.5, False)):
+    for takes_s, fits in ((0.1, True), (2.5, False)):
         outlook = told_by(waiting(3.0, takes_s=takes_s, longest_s=None))
         if fits:
-            outlook.send(call(deadline_s=4.0), 0.0)
+            outlook.send(call(deadline_s=6.0), 0.0)
         else:
             with pytest.raises(Overloaded):
-                outlook.send(call(deadline_s=4.0), 0.0)
+                outlook.send(call(deadline_s=6.0), 0.0)
 
 
 def test_batch_work_may_wait_longer_than_others() -> None:

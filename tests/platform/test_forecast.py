@@ -304,7 +304,7 @@ def test_what_would_end_too_late_for_its_wait_is_refused() -> None:
     # A round runs and one waits, each of 0.1 s; then it takes as long itself.
     with pytest.raises(Overloaded, match="deadline"):
         bench.submit(deadline_s=0.25)
-    served = bench.submit(deadline_s=0.4)
+    served = bench.submit(deadline_s=0.5)
     bench.loop.run()
     assert [report.outcome for report in served.reports] == ["ok"]
 

@@ -98,8 +98,8 @@ def test_latencies_that_a_call_does_not_have_are_not_counted(metrics: Metrics) -
 def test_outcomes_and_refusals_are_apart(metrics: Metrics) -> None:
     for outcome, refused in (("ok", False), ("ok", False), ("engine_failed", False)):
         metrics.observe(report(outcome=outcome, refused=refused))
-    metrics.observe(report(outcome="overloaded", refused=True, work=0))
     metrics.refuse(Overloaded("before it was read"))
+    metrics.observe(report(outcome="overloaded", refused=True, work=0))
     assert value(metrics, "headpond_finished_total", {**OURS, "outcome": "ok"}) == 2
     assert value(metrics, "headpond_finished_total", {**OURS, "outcome": "engine_failed"}) == 1
     assert value(metrics, "headpond_refused_total", {**OURS, "code": "overloaded"}) == 2

@@ -17,12 +17,22 @@ TOLD_MOST = 64
 """Lines that a replica tells of, the longest first; whoever is not told of may come."""
 
 
-IN_TIME = 0.6
-"""A call that has to wait is taken when it would end in this part of the time it has.
+SURE_PART = 0.6
+"""A call that has to wait is taken when it would end in time even if its wait were so much longer.
 
-Under a load beyond capacity the queue is as long as may be, and all that is taken ends as late as
-that: the rest of the time is for what no estimate knows of, on the way here and back too.
+Under a load beyond capacity the queue is as long as may be, and all that is taken waits for as long
+as that: the rest of the time is for what no estimate knows of, on the way here and back too.
 """
+
+
+def most_wait_s(deadline_s: float, takes_s: float) -> float:
+    """Return the longest wait, by estimate, after which a call surely ends in time.
+
+    Args:
+        deadline_s: Seconds it has, for all.
+        takes_s: What it takes, once its turn has come.
+    """
+    return SURE_PART * (deadline_s - takes_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ class Backlog:
 
     def most_s(self, claim: Claim) -> float:
         """Return the longest wait after which a call would still be taken."""
-        most_s = IN_TIME * claim.deadline_s - min(self.takes_s, IN_TIME * claim.deadline_s / 2)
+        most_s = most_wait_s(claim.deadline_s, min(self.takes_s, claim.deadline_s / 2))
         if self.longest_s is None or claim.priority is Priority.BATCH:
             return most_s
         return min(most_s, self.longest_s)

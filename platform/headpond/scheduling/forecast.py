@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
-from headpond.admission.backlog import IN_TIME
+from headpond.admission.backlog import most_wait_s
 from headpond.admission.drain import DrainRate, retry_after_s
 from headpond.admission.inflow import Inflow
 from headpond.admission.queue import FairQueue
@@ -184,8 +184,9 @@ def refuse_late(claim: Claim, wait_s: float, takes_s: float, longest_s: float | 
     Raises:
         Overloaded: Its work would begin later than `longest_s`, or end after its deadline.
     """
-    left_s = IN_TIME * claim.deadline_s
-    late_s = wait_s + (takes_s if wait_s > 0.0 and takes_s < left_s else 0.0) - left_s
+    late_s = wait_s - most_wait_s(
+        claim.deadline_s, takes_s if takes_s < claim.deadline_s else 0.0
+    )
     if late_s > 0.0:
         raise Overloaded(
             f"the wait is about {wait_s:.1f} s, and the deadline {claim.deadline_s:.1f} s",

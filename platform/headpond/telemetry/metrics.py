@@ -99,12 +99,11 @@ class Metrics(Collector):
 
     def refuse(self, error: HeadpondError) -> None:
         """Count one call that was refused before its body was read."""
-        self._refused[error.code or error.kind] += 1
+        _count(self._refused, error.code or error.kind)
 
     def observe(self, report: CallReport) -> None:
         """Count one call that is over."""
-        counts = self._refused if report.refused else self._finished
-        counts[report.outcome] = counts.get(report.outcome, 0) + 1
+        _count(self._refused if report.refused else self._finished, report.outcome)
         if report.refused:
             return
         self._preemptions += report.preemptions
@@ -236,6 +235,10 @@ class Metrics(Collector):
             "refused": sum(self._refused.values()),
             "preemptions": self._preemptions,
         }.get(measure)
+
+
+def _count(counts: dict[str, int], key: str) -> None:
+    counts[key] = counts.get(key, 0) + 1
 
 
 def kept(bounds: Bounds, report: CallReport) -> bool:
