@@ -276,8 +276,8 @@ _FORM = f"multipart/form-data; boundary={BOUNDARY}"
 
 def _embed() -> Asking:
     bodies = [
-        json.dumps({"model": "all-minilm-l6-v2", "input": text}).encode()
-        for text in texts(256, 1, (20, 30))
+        json.dumps({"model": "all-minilm-l6-v2", "input": texts(8, seed, (20, 30))}).encode()
+        for seed in range(64)
     ]
     bounds = embedding.throughput[0].bounds
     return Bodies(path="/v1/embeddings", bodies=bodies, within_s=bounds.total_s or math.inf)

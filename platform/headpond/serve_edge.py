@@ -12,7 +12,7 @@ from headpond.errors import NotReady, Overloaded
 from headpond.http.errors import error_answer, error_headers
 from headpond.http.headers import request_id
 from headpond.jobs_wire import FILES_PATH
-from headpond.shedding import LateLoop, Shedding
+from headpond.shedding import SHED, LateLoop, Shedding
 
 _REQUEST_ID = b"x-request-id"
 _DISCONNECT_DISABLED = b"x-request-disconnect-disabled"
@@ -31,9 +31,6 @@ _STEERING = frozenset(
     }
 )
 """Headers by which a caller could change how Serve treats a request; none of them is ours."""
-
-
-SHED = "headpond.shed"
 
 _REFUSAL = json.dumps(
     {

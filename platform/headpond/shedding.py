@@ -14,6 +14,9 @@ import random
 from collections import deque
 from collections.abc import Callable
 
+SHED = "headpond.shed"
+"""In the scope of a request that was let through: how many were refused up to then."""
+
 TICK_S = 0.02
 """So often it is seen how late the loop is; under load, once in each of its rounds."""
 

@@ -39,6 +39,7 @@ from headpond.http.workloads import Workloads
 from headpond.playground.pages import Playground
 from headpond.record import WorkloadRecord
 from headpond.settings import Settings
+from headpond.shedding import SHED
 from headpond.telemetry.tracing import RequestTracer
 from headpond.tenancy.quotas import Quotas
 
@@ -181,6 +182,7 @@ class App:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
+        self._metrics.shed(scope.get(SHED, 0))
         endpoint = self._endpoints.get((scope["method"], local_path(scope))) or self._template(
             scope
         )

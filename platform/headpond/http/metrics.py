@@ -33,6 +33,7 @@ class HttpMetrics(Collector):
         """
         self._sessions: Sessions | None = None
         self._answers: Counter[tuple[str, int]] = Counter()
+        self._shed = 0
         self._accounts: dict[str, Account] = {}
         self._phases: dict[tuple[str, str], Histogram] = {}
         self._registry = CollectorRegistry(auto_describe=False)
@@ -58,6 +59,10 @@ class HttpMetrics(Collector):
         """
         self._answers[route, status] += 1
 
+    def shed(self, count: int) -> None:
+        """Note how many requests were refused at the edge up to now; no app has seen them."""
+        self._shed = count
+
     def observe(self, workload: str, phases_s: Mapping[str, float]) -> None:
         """Count the phases of one answer that went well, validation and delivery included."""
         for phase, spent_s in phases_s.items():
@@ -74,6 +79,11 @@ class HttpMetrics(Collector):
         for (route, status), count in sorted(self._answers.items()):
             answers.add_metric((route, str(status)), count)
         yield answers
+        yield CounterMetricFamily(
+            "headpond_http_shed",
+            "Requests that were refused unread, since the event loop was late.",
+            value=self._shed,
+        )
         yield from self._account_families()
         phases = HistogramMetricFamily(
             "headpond_http_phase_seconds",
