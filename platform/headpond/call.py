@@ -40,6 +40,11 @@ class Claim:
     priority: Priority
     deadline_s: float
 
+    @property
+    def line(self) -> tuple[Priority, str]:
+        """In which line it waits."""
+        return self.priority, self.tenant
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:

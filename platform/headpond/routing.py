@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
-from headpond.admission.outlook import Outlook, refuse_excess
+from headpond.admission.outlook import Outlook
 from headpond.bundle.alias import AliasTable
 from headpond.bundle.manifest import names_of
 from headpond.call import Answer, Call, Claim, Event, ModelCard
@@ -122,7 +122,7 @@ class RoutedBackend:
         """
         self._check_ready(call.model, app)
         outlook = self._outlooks.setdefault(app, Outlook())
-        outlook.send(call.claim, time.monotonic())
+        outlook.send(call, time.monotonic())
         try:
             async with asyncio.timeout(call.deadline_s + _GRACE_S):
                 answer = await self._send(self._handles[app], call)
@@ -133,9 +133,9 @@ class RoutedBackend:
                 outlook.refused(call, time.monotonic())
             raise
         finally:
-            outlook.answered(call.claim)
+            outlook.answered(call)
         self._served_s[app] = time.monotonic()
-        outlook.done(call.claim, time.monotonic())
+        outlook.done(call, time.monotonic())
         return answer
 
     async def _ask(self, call: Call, app: str) -> Answer:
@@ -156,12 +156,14 @@ class RoutedBackend:
         Raises:
             Overloaded: It would wait too long everywhere.
         """
-        found = [
-            outlook.excess_s(claim, time.monotonic())
+        outlooks = [
+            outlook
             for app, outlook in self._outlooks.items()
             if app in self._known and self._known[app].card.workload == claim.workload
         ]
-        refuse_excess(min(found, default=0.0))
+        refusals = [outlook.refusal(claim, time.monotonic()) for outlook in outlooks]
+        if refusals and None not in refusals:
+            raise min(filter(None, refusals), key=lambda refusal: refusal.retry_after_s or 0.0)
 
     def knows(self, alias: str) -> bool:
         """Say whether there is such an alias."""

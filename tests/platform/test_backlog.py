@@ -8,14 +8,28 @@ import pytest
 
 from headpond.admission.backlog import NO_WAIT, TOLD_MOST, Backlog, Wait, joined, told
 from headpond.admission.outlook import UNANSWERED_LEAST, Outlook
-from headpond.call import Call, Claim, Priority
+from headpond.call import Call, Priority
 from headpond.errors import Overloaded
 
 NORMAL, BATCH = Priority.NORMAL, Priority.BATCH
 
 
-def call(*, tenant: str = "a", priority: Priority = NORMAL, deadline_s: float = 60.0) -> Claim:
-    return Claim(workload="toy", tenant=tenant, priority=priority, deadline_s=deadline_s)
+def call(
+    *,
+    tenant: str = "a",
+    priority: Priority = NORMAL,
+    deadline_s: float = 60.0,
+    items: int = 1,
+) -> Call:
+    return Call(
+        request_id="r",
+        tenant=tenant,
+        workload="toy",
+        model="toy",
+        items=("x",) * items,
+        priority=priority,
+        deadline_s=deadline_s,
+    )
 
 
 def told_by(*backlogs: Backlog) -> Outlook:
@@ -125,40 +139,69 @@ def test_what_waits_in_two_places_waits_for_the_slower() -> None:
     }
 
 
-def refused_call(*, items: int = 1, deadline_s: float = 2.0) -> Call:
-    return Call(
-        request_id="r",
-        tenant="a",
-        workload="toy",
-        model="toy",
-        items=("x",) * items,
-        deadline_s=deadline_s,
-    )
-
-
-def test_a_refusal_tells_of_a_line_that_nobody_was_told_of() -> None:
+def crowded(*, per_s: int, items: int = 1) -> Outlook:
+    """Return an outlook of a replica that does so many calls a second, and refuses more at 2 s."""
     outlook = told_by(Backlog())
-    for number in range(100):  # fifty a second are done
-        outlook.done(call(), number / 50)
-    assert passed(outlook, 100, 2.0) == 100
-    outlook.refused(refused_call(), 2.0)
-    outlook.refused(refused_call(), 2.0)
-    short = call(deadline_s=2.0)
-    at_once = later = 0
-    for step in range(200):
+    for number in range(2 * per_s):
+        outlook.done(call(items=items), number / per_s)
+    outlook.refused(call(deadline_s=2.0, items=items), 2.0)
+    return outlook
+
+
+@pytest.mark.parametrize("items", [1, 8])
+def test_while_a_replica_refuses_about_as_many_are_let_through_as_are_done(items: int) -> None:
+    outlook = crowded(per_s=50, items=items)
+    sent = [0] * 4
+    for step in range(400):  # a hundred a second come
+        now_s = 2.0 + step / 100
         with contextlib.suppress(Overloaded):
-            outlook.send(short, 2.0 + step / 100 if step >= 100 else 2.0)
-            at_once, later = at_once + (step < 100), later + (step >= 100)
-    assert at_once <= 20
-    assert later <= 100
-    outlook.send(call(deadline_s=60.0), 4.0)
-    outlook.send(call(tenant="b", deadline_s=0.1), 4.0)
+            outlook.send(call(deadline_s=2.0, items=items), now_s)
+            sent[step // 100] += 1
+            if sum(sent) > 50 * (step + 1) / 100:  # what is beyond the replica's rate it refuses
+                outlook.refused(call(deadline_s=2.0, items=items), now_s)
+            else:
+                outlook.done(call(deadline_s=2.0, items=items), now_s)
+    assert 180 <= sum(sent) <= 230, sent
+    assert max(sent) <= 75, sent
 
 
-def test_a_refusal_of_many_items_says_nothing_of_others() -> None:
-    outlook = told_by(Backlog())
-    outlook.refused(refused_call(items=256), 0.0)
-    assert passed(outlook, 100) == 100
+def test_others_than_those_that_are_refused_are_let_through() -> None:
+    outlook = crowded(per_s=2, items=8)
+    for _ in range(5):
+        with contextlib.suppress(Overloaded):
+            outlook.send(call(deadline_s=2.0, items=8), 2.0)
+    with pytest.raises(Overloaded):
+        outlook.send(call(deadline_s=1.0, items=9), 2.0)
+    for other in (
+        call(deadline_s=60.0, items=8),
+        call(deadline_s=2.0, items=1),
+        call(deadline_s=2.0, items=8, tenant="b"),
+        call(deadline_s=2.0, items=8, priority=BATCH),
+    ):
+        for _ in range(20):
+            outlook.send(other, 2.0)
+
+
+def test_it_opens_when_nothing_was_refused_for_a_while() -> None:
+    outlook = crowded(per_s=2)
+    assert sum(outlook.refusal(call(deadline_s=2.0).claim, 2.0) is None for _ in range(9)) == 9
+    with contextlib.suppress(Overloaded):
+        for _ in range(9):
+            outlook.send(call(deadline_s=2.0), 2.0)
+    assert outlook.refusal(call(deadline_s=2.0).claim, 2.0) is not None
+    assert outlook.refusal(call(deadline_s=2.0).claim, 3.5) is None
+    for _ in range(9):
+        outlook.send(call(deadline_s=2.0), 3.5)
+
+
+def test_before_it_is_read_a_call_is_refused_where_all_known_sizes_are() -> None:
+    outlook = crowded(per_s=2, items=8)
+    with contextlib.suppress(Overloaded):
+        for _ in range(9):
+            outlook.send(call(deadline_s=2.0, items=8), 2.0)
+    assert outlook.refusal(call(deadline_s=2.0).claim, 2.0) is not None
+    outlook.done(call(deadline_s=2.0), 2.0)  # small ones are done
+    assert outlook.refusal(call(deadline_s=2.0).claim, 2.0) is None
 
 
 def test_where_no_replica_answers_what_was_known_stays() -> None:

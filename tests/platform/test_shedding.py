@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -20,7 +21,7 @@ HEAVY, LIGHT = b"Bearer heavy", b"Bearer light"
 
 
 def shedding(seed: int = 0) -> Shedding:
-    return Shedding(Random(seed).random)
+    return Shedding(Random(seed).random)  # noqa: S311 - load, not secrets
 
 
 def late(edge: Shedding, late_s: float, rounds: int) -> None:
@@ -115,7 +116,7 @@ def test_what_is_left_is_the_part_that_is_to_be_left_and_evenly_dealt(
     kept = sum(passed.values()) / (rounds * sum(rates))
     assert kept == pytest.approx(1.0 - part, abs=0.15)
     order = sorted(senders, key=lambda sender: senders[sender])
-    for fewer, more in zip(order, order[1:], strict=False):
+    for fewer, more in pairwise(order):
         assert passed[fewer] <= 1.2 * passed[more] + 20
 
 
@@ -141,7 +142,7 @@ async def test_a_late_server_refuses_what_asks_for_work_and_nothing_else() -> No
         await send({"type": "http.response.body", "body": b""})
 
     app = shed(slow)
-    asked = []
+    asked: list[AsgiRequest] = []
     while not asked or asked[-1].status == 200:
         asked.append(await AsgiRequest(path="/v1/echo", headers={"authorization": "k"}).run(app))
         assert (await AsgiRequest(path="/healthz", method="GET").run(app)).status == 200

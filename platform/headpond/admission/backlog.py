@@ -32,7 +32,7 @@ def most_wait_s(deadline_s: float, takes_s: float) -> float:
         deadline_s: Seconds it has, for all.
         takes_s: What it takes, once its turn has come.
     """
-    return SURE_PART * (deadline_s - takes_s)
+    return max(SURE_PART * (deadline_s - takes_s), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

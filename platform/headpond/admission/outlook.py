@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from headpond.admission.backlog import Backlog, Class
 from headpond.admission.drain import retry_after_s
-from headpond.admission.inflow import Inflow
+from headpond.admission.turnstile import Turnstile, too_early
 from headpond.call import Call, Claim
 from headpond.errors import Overloaded
 
 SLACK, SLACK_S = 0.1, 0.05
 """What is expected is refused only when it is so much beyond the bound: the replica knows best."""
-
-RATE_MEMORY_S = 2.0
 
 UNANSWERED_LEAST = 256
 """So many calls of a line may be without an answer in any case; more must be done in time."""
@@ -38,17 +36,17 @@ class _Line:
 class Outlook:
     """Refuses what all replicas would refuse, before its body is sent anywhere.
 
-    It knows of a line by what the replicas said when they were asked last, and by what they
-    refused since: such a call tells how long its line is. So of calls that are too many about
-    as many are let through as are done. Whose line is not known is let through, but for a
-    flood: more calls without an answer than were answered lately in the time they have.
+    It knows of a line by what the replicas said when they were asked last. While they refuse
+    calls all the same, of calls like these about as many are let through as are done. All else
+    is let through, but for a flood: more calls without an answer than were answered lately in
+    the time they have.
     """
 
     def __init__(self) -> None:
         """Start with nothing known."""
         self._backlogs: Sequence[Backlog] = (Backlog(),)
         self._lines: dict[Class, _Line] = {}
-        self._done = Inflow[Class](RATE_MEMORY_S)
+        self._turnstile = Turnstile()
         self._unanswered: Counter[Class] = Counter()
 
     def tell(self, backlogs: Sequence[Backlog], now_s: float) -> None:
@@ -67,70 +65,64 @@ class Outlook:
             wait = min((each.waits[line] for each in backlogs), key=lambda each: each.wait_s)
             self._lines[line] = _Line(wait.wait_s, wait.wait_s / wait.calls, now_s)
 
-    def send(self, claim: Claim, now_s: float) -> None:
+    def send(self, call: Call, now_s: float) -> None:
         """Count a call that is sent on.
 
         Raises:
             Overloaded: It would begin, or end, too late everywhere.
         """
-        refuse_excess(self.excess_s(claim, now_s))
-        key = (claim.priority, claim.tenant)
-        self._unanswered[key] += 1
-        if (line := self._lines.get(key)) is not None:
-            line.sent += 1
+        claim, line = call.claim, call.claim.line
+        early_s = self._turnstile.early_s(call, now_s)
+        if (refusal := _refusal(self._excess_s(claim, now_s), early_s)) is not None:
+            raise refusal
+        self._turnstile.passed(call, now_s)
+        self._unanswered[line] += 1
+        if (known := self._lines.get(line)) is not None:
+            known.sent += 1
 
-    def excess_s(self, claim: Claim, now_s: float) -> float:
-        """Return by how much a call would be too late everywhere; 0 or less where it is not."""
-        key = (claim.priority, claim.tenant)
-        most_s = (1.0 + SLACK) * max(backlog.most_s(claim) for backlog in self._backlogs)
-        flood_s = self._flood_s(key, now_s) - claim.deadline_s
-        line = self._lines.get(key)
-        if line is None:
-            return flood_s
-        return max(line.wait_at(now_s, len(self._backlogs)) - most_s - SLACK_S, flood_s)
+    def refusal(self, claim: Claim, now_s: float) -> Overloaded | None:
+        """Return with what a call is refused whatever it asks for; None where it may not be."""
+        early_s = self._turnstile.early_in_line_s(claim, now_s)
+        return _refusal(self._excess_s(claim, now_s), early_s)
 
-    def answered(self, claim: Claim) -> None:
+    def answered(self, call: Call) -> None:
         """Note that a call which was sent on is taken, refused, lost or given up."""
-        key = (claim.priority, claim.tenant)
-        self._unanswered[key] -= 1
-        if not self._unanswered[key]:
-            del self._unanswered[key]
+        line = call.claim.line
+        self._unanswered[line] -= 1
+        if not self._unanswered[line]:
+            del self._unanswered[line]
 
-    def _flood_s(self, key: Class, now_s: float) -> float:
-        """Return how long a flood of calls takes, by what was done lately; 0 where none is."""
-        unanswered = self._unanswered[key]
-        if unanswered < UNANSWERED_LEAST:
-            return 0.0
-        return unanswered / max(self._done.within(1.0, now_s).get(key, 0.0), 1.0)
-
-    def done(self, claim: Claim, now_s: float) -> None:
+    def done(self, call: Call, now_s: float) -> None:
         """Note that a replica has taken a call, or answered it."""
-        self._done.add((claim.priority, claim.tenant), 1.0, now_s)
+        self._turnstile.done(call, now_s)
 
     def refused(self, call: Call, now_s: float) -> None:
-        """Note that a replica has refused a call for its wait.
+        """Note that a replica has refused a call for its wait."""
+        self._turnstile.refused(call, now_s)
 
-        One of many items says nothing of the wait of others.
-        """
-        if len(call.items) > 1:
-            return
-        line = (call.priority, call.tenant)
-        rate = self._done.within(1.0, now_s).get(line, 0.0) / len(self._backlogs)
-        most_s = max(backlog.most_s(call.claim) for backlog in self._backlogs)
+    def _excess_s(self, claim: Claim, now_s: float) -> float:
+        """Return by how much a call would be too late everywhere; 0 or less where it is not."""
+        line = claim.line
+        flood_s = self._flood_s(line, now_s) - claim.deadline_s
         known = self._lines.get(line)
-        if known is None or known.wait_at(now_s, len(self._backlogs)) < most_s:
-            each_s = 1.0 / max(rate, 1.0) if known is None else known.each_s
-            self._lines[line] = _Line(most_s, each_s, now_s)
+        if known is None:
+            return flood_s
+        most_s = (1.0 + SLACK) * max(backlog.most_s(claim) for backlog in self._backlogs)
+        return max(known.wait_at(now_s, len(self._backlogs)) - most_s - SLACK_S, flood_s)
+
+    def _flood_s(self, line: Class, now_s: float) -> float:
+        """Return how long a flood of calls takes, by what was done lately; 0 where none is."""
+        unanswered = self._unanswered[line]
+        if unanswered < UNANSWERED_LEAST:
+            return 0.0
+        return unanswered / max(self._turnstile.done_per_s(line, now_s), 1.0)
 
 
-def refuse_excess(excess_s: float) -> None:
-    """Refuse a call that would be too late everywhere.
-
-    Raises:
-        Overloaded: By so many seconds.
-    """
+def _refusal(excess_s: float, early_s: float) -> Overloaded | None:
+    """Return the error of a call that would be too late, or comes too early; None for others."""
     if excess_s > 0.0:
-        raise Overloaded(
-            f"the wait is about {excess_s:.1f} s longer than it may be",
-            retry_after_s=retry_after_s(excess_s),
-        )
+        text = f"the wait is about {excess_s:.1f} s longer than it may be"
+        return Overloaded(text, retry_after_s=retry_after_s(excess_s))
+    if early_s > 0.0:
+        return too_early(early_s)
+    return None

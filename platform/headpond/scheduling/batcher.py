@@ -45,6 +45,13 @@ from headpond.scheduling.standing_aside import StandingAside, is_waited_for
 from headpond.state import StateModel
 from headpond.units import Work
 
+MEMORY_S = 3.0
+"""How fast batches are is forgotten in so many busy seconds: they are short, and many.
+
+A flood takes the cores that engines compute on, so that they are slower in it from one moment to
+the next, and all that was admitted at the rate of before ends too late.
+"""
+
 SHORTER = 4
 """A short batch holds so much less."""
 
@@ -125,7 +132,7 @@ class Batcher:
         self._device_phase = next(p.name for p in record.phases if p.kind is PhaseKind.DEVICE)
         self._state = state
         self.ledger = Ledger(state_bytes)
-        self.drain = DrainRate()
+        self.drain = DrainRate(MEMORY_S)
         limit = record.overload.queue_limit.weigh(self._units)
         self.queue: FairQueue[Item] = FairQueue(limit, self.drain, tenant_weights)
         self._longest_wait_s = least((record.overload.wait_s, max_wait_s))

@@ -184,9 +184,7 @@ def refuse_late(claim: Claim, wait_s: float, takes_s: float, longest_s: float | 
     Raises:
         Overloaded: Its work would begin later than `longest_s`, or end after its deadline.
     """
-    late_s = wait_s - most_wait_s(
-        claim.deadline_s, takes_s if takes_s < claim.deadline_s else 0.0
-    )
+    late_s = wait_s - most_wait_s(claim.deadline_s, takes_s if takes_s < claim.deadline_s else 0.0)
     if late_s > 0.0:
         raise Overloaded(
             f"the wait is about {wait_s:.1f} s, and the deadline {claim.deadline_s:.1f} s",

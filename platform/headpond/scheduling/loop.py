@@ -14,12 +14,14 @@ from typing import cast
 
 from headpond.admission.backlog import Backlog, Wait, joined
 from headpond.admission.limits import Limits
+from headpond.admission.turnstile import Turnstile, too_early
 from headpond.call import Call, Claim
 from headpond.errors import (
     DeadlineExceeded,
     EngineFailed,
     HeadpondError,
     InvalidRequest,
+    Overloaded,
     RequestCancelled,
     WorkerLost,
 )
@@ -93,6 +95,7 @@ class Loop:
         self._clock = clock
         self._stuck_after_s = stuck_after_s
         self._writes = writes
+        self._turnstile = Turnstile()
         # The event loop of the callers; all below is touched on its thread only.
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._answers: dict[LiveCall, LoopAnswer] = {}
@@ -117,7 +120,7 @@ class Loop:
         arrived_s = self._clock()
         self._received += 1
         try:
-            return await self._admit(call, arrived_s)
+            return await self._paced(call, arrived_s)
         except HeadpondError as error:
             self._turn_away(call, error, arrived_s)
             raise
@@ -167,6 +170,21 @@ class Loop:
         backlog = self._worker.backlog()
         return replace(backlog, waits=joined(self._planner.waits, backlog.waits))
 
+    async def _paced(self, call: Call, arrived_s: float) -> LoopAnswer:
+        """Admit a call, but those that are like others that wait too long no faster than these."""
+        early_s = self._turnstile.early_s(call, arrived_s)
+        if early_s > 0.0:
+            raise too_early(early_s)
+        self._turnstile.passed(call, arrived_s)
+        try:
+            answer = await self._admit(call, arrived_s)
+        except Overloaded as refusal:
+            if type(refusal) is Overloaded:
+                self._turnstile.refused(call, self._clock())
+            raise
+        self._turnstile.done(call, self._clock())
+        return answer
+
     async def _admit(self, call: Call, arrived_s: float) -> LoopAnswer:
         self._worker.check_ready(arrived_s)
         live = self._intake.open(call, arrived_s)
@@ -195,7 +213,11 @@ class Loop:
         """
         try:
             self._worker.check_turn(claim, self._planner.wait(claim.priority, claim.tenant))
+            early_s = self._turnstile.early_in_line_s(claim, self._clock())
+            if early_s > 0.0:
+                raise too_early(early_s)
         except HeadpondError as refusal:
+            self._received += 1
             self._refused[outcome(refusal)] += 1
             raise
 
