@@ -20,17 +20,22 @@ from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER
 from ray._private.worker import global_worker
 from ray.exceptions import RayError
 from ray.serve._private.api import serve_start
-from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
+from ray.serve.schema import ApplicationStatus, ReplicaState, ServeDeploySchema, ServeStatus
 
 from headpond.deployment import ModelArgs
 from headpond.errors import InvalidRequest, NotReady
 from headpond.jobs.deployment import JobWorkerArgs
 from headpond.rollouts.started import MODEL, ROUTER
 from headpond.router import RouterArgs
+from headpond.serve_handle import MODEL_DEPLOYMENT
 
 _POLL_S = 0.2
 _END_S = 5.0
 """So long processes of Ray have to end by themselves."""
+
+_FRONT_S, _ON_THE_WAY_S = 5.0, 1.0
+"""So long models still take calls when an application before them goes: until it takes none, at
+most, and while its last ones are on their way."""
 
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
 """The last line of a traceback: an exception's name, and what it says."""
@@ -206,10 +211,7 @@ def lost_process() -> str | None:
 def stop_ray() -> None:
     """Delete every application, draining what runs, and stop Ray with all its processes."""
     if ray.is_initialized() and lost_process() is None:
-        for name in serve.status().applications:
-            serve.delete(name, _blocking=False)  # so that all drain at once
-        while serve.status().applications:
-            time.sleep(_POLL_S)
+        _delete_all()
     started = _processes(global_worker.node)
     ray.shutdown()
     # Agents of a Ray whose control store has died go on looking for it for minutes.
@@ -217,6 +219,33 @@ def stop_ray() -> None:
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def _delete_all() -> None:
+    """Delete every application: those that others' calls come through first, the rest at once.
+
+    A router learns only after a while that replicas take nothing more; until then its calls would
+    wait for them.
+    """
+    applications = serve.status().applications
+    fronts = [name for name, app in applications.items() if MODEL_DEPLOYMENT not in app.deployments]
+    for name in fronts:
+        serve.delete(name, _blocking=False)
+    until_s = time.monotonic() + _FRONT_S
+    while time.monotonic() < until_s and any(map(_takes, fronts)):
+        time.sleep(_POLL_S)
+    time.sleep(_ON_THE_WAY_S if fronts else 0.0)
+    for name in applications.keys() - set(fronts):
+        serve.delete(name, _blocking=False)
+    while serve.status().applications:
+        time.sleep(_POLL_S)
+
+
+def _takes(name: str) -> bool:
+    """Say whether any replica of an application still takes calls."""
+    app = serve.status().applications.get(name)
+    deployments = () if app is None else app.deployments.values()
+    return any(each.replica_states.get(ReplicaState.RUNNING, 0) for each in deployments)
 
 
 def _processes(node: Node | None) -> list[psutil.Process]:
