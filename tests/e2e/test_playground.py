@@ -93,6 +93,10 @@ async def test_what_is_refused_is_said_in_words(page: Page) -> None:
     alert = panel.get_by_role("alert")
     await expect(alert).to_contain_text("The server can't do what was asked.")
     await expect(alert).to_contain_text("dimensions")
+    panel = await opened(page, "Reranking")  # its errors are in Cohere's form
+    await panel.get_by_label("Documents, one a line").fill("a\n" * 2049)
+    await panel.get_by_role("button", name="Rank").click()
+    await expect(panel.get_by_role("alert")).to_contain_text("2048 are allowed")
 
 
 async def test_cards_move_to_where_they_rank(page: Page) -> None:

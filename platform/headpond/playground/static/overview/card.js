@@ -9,7 +9,7 @@ const NUMBERS = {
   calls: "calls a second",
   running: "running",
   waiting: "waiting",
-  refused: "refused",
+  refused: "refused in all",
   goodput: "",
   kept: "kept its bounds",
   half: "half within",
