@@ -29,10 +29,16 @@ MOST_SHIFT = 0.1
 _WATCH = """
     window.shifts = [];
     window.violations = [];
+    window.chosen = -Infinity;
+    // A file that is chosen is a person's doing, which the browser doesn't take for input.
+    document.addEventListener("change", (event) => {
+        if (event.target.type === "file") window.chosen = event.timeStamp;
+    }, true);
     new PerformanceObserver((list) => {
-        for (const { value, hadRecentInput, sources } of list.getEntries()) {
+        for (const { value, hadRecentInput, sources, startTime } of list.getEntries()) {
+            if (hadRecentInput || startTime - window.chosen < 500) continue;
             // What went wrong may push aside what stands below it.
-            if (hadRecentInput || document.querySelector("[role=alert]:not(:empty)")) continue;
+            if (document.querySelector("[role=alert]:not(:empty)")) continue;
             const moved = sources.map(({ node }) => node?.outerHTML?.slice(0, 120));
             window.shifts.push({ value, moved });
         }

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import FilePayload, Page, expect
+from playwright.async_api import FilePayload, Page, Route, expect
 
 from browsing import WAIT_MS, browsed, enter, opened, receipt
 from testbed import KEY, Platform
@@ -161,9 +161,30 @@ async def test_a_batch_is_watched_until_its_results_are_there(page: Page) -> Non
     await job.get_by_role("button", name="Show results").click()
     await expect(job.get_by_label("First results")).to_contain_text("record-")
     bad: FilePayload = {"name": "bad.jsonl", "mimeType": "text/plain", "buffer": b"{\n"}
-    await page.keyboard.press("Shift")  # a file that Playwright chooses is no input of a person's
     await panel.get_by_label("Drop a file").set_input_files([bad])
     await expect(panel.get_by_role("article").first).to_contain_text("Line 1", timeout=WAIT_MS)
+
+
+async def test_older_batches_stand_below_the_one_that_was_begun(page: Page) -> None:
+    panel = await opened(page, "Batches")
+    await panel.get_by_role("button", name="Run an example").click()
+    await expect(panel.get_by_role("article").first).to_contain_text("batch_", timeout=WAIT_MS)
+    older = await panel.get_by_role("article").first.locator("code").inner_text()
+    begun = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await begun.wait()
+        await route.continue_()
+
+    await page.route("**/v1/batches?limit=*", late)
+    await page.reload()
+    panel = await opened(page, "Batches")
+    await panel.get_by_role("button", name="Run an example").click()
+    await expect(panel.get_by_role("article")).to_have_count(1)
+    begun.set()
+    await expect(panel.get_by_role("article").filter(has_text=older)).to_be_visible(timeout=WAIT_MS)
+    await expect(panel.get_by_role("article").first).not_to_contain_text(older)
+    await page.unroute_all()
 
 
 async def test_the_overview_counts_what_is_done(page: Page) -> None:

@@ -81,16 +81,19 @@ class Batches {
     this.#starting = false;
   }
 
-  /** Return a new card, on top of the others. */
-  #card(endpoint, name) {
-    const job = new Job(endpoint, name, this.#platform, this.#notice);
-    this.#list.prepend(job.element);
+  /** Return a new card, above those of batches that are older (in seconds since the epoch). */
+  #card(endpoint, name, created = Infinity) {
+    const job = new Job(endpoint, name, created, this.#platform, this.#notice);
+    const older = [...this.#list.children].find(({ dataset }) => Number(dataset.created) <= created);
+    this.#list.insertBefore(job.element, older ?? null);
     this.#empty.hidden = true;
     return job;
   }
 
   #show(batch) {
-    if (!this.#jobs.has(batch.id)) this.#jobs.set(batch.id, this.#card(batch.endpoint, batch.id));
+    if (!this.#jobs.has(batch.id)) {
+      this.#jobs.set(batch.id, this.#card(batch.endpoint, batch.id, batch.created_at));
+    }
     this.#jobs.get(batch.id).show(batch);
   }
 
