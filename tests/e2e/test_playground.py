@@ -95,6 +95,7 @@ async def test_what_is_refused_is_said_in_words(page: Page) -> None:
     await expect(alert).to_contain_text("dimensions")
     panel = await opened(page, "Reranking")  # its errors are in Cohere's form
     await panel.get_by_label("Documents, one a line").fill("a\n" * 2049)
+    await expect(panel.get_by_role("listitem").last).to_have_text("and 1849 more")
     await panel.get_by_role("button", name="Rank").click()
     await expect(panel.get_by_role("alert")).to_contain_text("2048 are allowed")
 
