@@ -79,9 +79,10 @@ export class Card {
   #refused(first, now) {
     const recent = [...grown(first.model.refused, now.model.refused)].filter(([, count]) => count);
     this.#set("refused", sumOf(now.model.refused));
-    this.#refusals.textContent = recent.length
-      ? `Refused in the last minute: ${recent.map(([code, n]) => `${n} ${code}`).join(", ")}`
-      : "";
+    const refused = `Refused in the last minute: ${recent.map(([code, n]) => `${n} ${code}`).join(", ")}`;
+    const finished = sumOf(grown(first.model.finished, now.model.finished));
+    const quiet = finished ? "" : "No calls in the last minute, so there is nothing to measure.";
+    this.#refusals.textContent = recent.length ? refused : quiet;
   }
 
   #rate(before, now, field) {
