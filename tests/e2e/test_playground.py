@@ -114,6 +114,8 @@ async def test_cards_move_to_where_they_rank(page: Page) -> None:
 
 async def test_an_image_is_shown_as_the_model_saw_it(page: Page) -> None:
     panel = await opened(page, "Vision")
+    saved = panel.get_by_role("link", name="Save the example")
+    await expect(saved).to_have_attribute("download", "example.jpg")
     await panel.get_by_role("button", name="Try the example").click()
     await receipt(panel)
     best = panel.get_by_role("table", name="What the model sees").get_by_role("row").first

@@ -82,6 +82,7 @@ export class Card {
     const refused = `Refused in the last minute: ${recent.map(([code, n]) => `${n} ${code}`).join(", ")}`;
     const finished = sumOf(grown(first.model.finished, now.model.finished));
     const quiet = finished ? "" : "No calls in the last minute, so there is nothing to measure.";
+    this.#refusals.classList.toggle("quiet", !recent.length);
     this.#refusals.textContent = recent.length ? refused : quiet;
   }
 
