@@ -8,11 +8,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 from headpond.cli.running import Running, folder, running
 from headpond.errors import NotReady
 
 _POLL_S = 0.2
 _MOST_TOLD_LINES = 20
+_OF_PROCESS = "process-"
+"""How the log of a process is called, before its number."""
 
 
 def start_detached(words: Sequence[str]) -> tuple[Running, Path]:
@@ -22,6 +26,7 @@ def start_detached(words: Sequence[str]) -> tuple[Running, Path]:
         NotReady: It has ended, with the last that it said.
     """
     folder().mkdir(parents=True, exist_ok=True)
+    _forget_logs()
     started = folder() / f"{time.time_ns()}.log"
     command = [sys.executable, "-m", "headpond.cli", *words]
     with started.open("wb") as log:
@@ -33,12 +38,20 @@ def start_detached(words: Sequence[str]) -> tuple[Running, Path]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    path = started.rename(folder() / f"{child.pid}.log")
+    path = started.rename(folder() / f"{_OF_PROCESS}{child.pid}.log")
     try:
         return _ready(child, path), path
     except KeyboardInterrupt:
         child.terminate()
         raise
+
+
+def _forget_logs() -> None:
+    """Throw away the logs of what has ended."""
+    for log in folder().glob(f"{_OF_PROCESS}*.log"):
+        number = log.stem.removeprefix(_OF_PROCESS)
+        if number.isdecimal() and not psutil.pid_exists(int(number)):
+            log.unlink(missing_ok=True)
 
 
 def _ready(child: subprocess.Popen[bytes], log: Path) -> Running:
