@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: install demo test long fuzz pages check bench chart docs lock
+.PHONY: install demo test long fuzz pages check bench chart docs pictures lock
 
 # Set up .venv without starting anything.
 install: $(VENV)/.ready
@@ -43,6 +43,10 @@ chart: $(VENV)/.ready
 docs: $(VENV)/.ready
 	$(BIN)/python docs/reference.py && $(BIN)/python docs/workloads.py && $(BIN)/python docs/api.py
 	$(BIN)/zensical build --clean --strict
+
+# Take the pictures of the playground anew, on a platform that `make demo` has started.
+pictures: $(VENV)/.ready
+	$(BIN)/python docs/screenshots.py http://127.0.0.1:$(or $(PORT),8000)
 
 lock:
 	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \

@@ -9,17 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from diagram import Shape, chain, fan
 from generated import keep
 
-from headpond.record import Bounds, Continuous, Phase, PhaseKind, WorkloadRecord
+from headpond.record import Bounds, Continuous, PhaseKind, WorkloadRecord
 from headpond.registry import workloads
 
 PAGE = Path(__file__).parent / "reference/workloads.md"
+IMAGES = Path(__file__).parent / "images"
+SHAPES = {
+    PhaseKind.HOST: Shape.HOST,
+    PhaseKind.QUEUE: Shape.QUEUE,
+    PhaseKind.DEVICE: Shape.DEVICE,
+    PhaseKind.DELIVERY: Shape.DELIVERY,
+}
 TITLE = """# The workloads, as their records declare them
 
 Drawn by `docs/workloads.py` from the records themselves; [what their parts mean](../concepts.md)
 comes first. Each call visits its phases in this order, and the times of the phases sum to its
-total: boxes are the host's, rounded ones the device's.
+total: grey boxes are the host's, blue ones the device's, the yellow one is the wait for it, and the
+green one is the answer on its way.
 """
 LOOPS = """
 The platform has two loops. In the **continuous** one requests join and leave a running batch
@@ -30,22 +39,38 @@ between two steps; in the **formed** one a batch is made of what waits, computed
 def rendered() -> str:
     """Return the page."""
     records = tuple(workloads().values())
-    lines = [TITLE, "```mermaid", "flowchart LR", *_loops(records), "```", LOOPS]
+    lines = [TITLE, f"![{_told_loops(records)}](../images/loops.svg)", LOOPS]
     for record in records:
         lines += _one(record)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _loops(records: tuple[WorkloadRecord, ...]) -> Iterator[str]:
-    yield "  router[router]"
+def pictures() -> Iterator[tuple[Path, str]]:
+    """Yield the page's diagrams, and where they lie."""
+    records = tuple(workloads().values())
+    loops = {record.name: f"{_loop(record)} loop" for record in records}
+    yield IMAGES / "loops.svg", fan(_told_loops(records), "router", loops)
     for record in records:
-        kind = type(record.batching).__name__.lower()
-        yield f"  router --> {record.name} -- {record.batching.axis} --> {kind}([{kind} loop])"
+        boxes = [(phase.name, SHAPES[phase.kind]) for phase in record.phases]
+        yield IMAGES / f"phases-{record.name}.svg", chain(_told_phases(record), boxes)
+
+
+def _loop(record: WorkloadRecord) -> str:
+    return type(record.batching).__name__.lower()
+
+
+def _told_loops(records: tuple[WorkloadRecord, ...]) -> str:
+    each = (f"{record.name} to the {_loop(record)} loop" for record in records)
+    return f"The router leads {', '.join(each)}"
+
+
+def _told_phases(record: WorkloadRecord) -> str:
+    return f"Phases: {', then '.join(phase.name for phase in record.phases)}"
 
 
 def _one(record: WorkloadRecord) -> Iterator[str]:
     yield from [f"## {record.name.capitalize()}", "", record.summary, ""]
-    yield from ["```mermaid", "flowchart LR", *_phases(record.phases), "```", ""]
+    yield from [f"![{_told_phases(record)}](../images/phases-{record.name}.svg)", ""]
     yield from ["| | |", "|---|---|"]
     yield f"| batching | {_batching(record)} |"
     for unit in record.units:
@@ -60,16 +85,6 @@ def _one(record: WorkloadRecord) -> Iterator[str]:
     yield f"| fixtures compare | {', '.join(each.name for each in record.contracts)} |"
     yield f"| routes | {', '.join(dict.fromkeys(f'`{route.path}`' for route in record.routes))} |"
     yield ""
-
-
-def _phases(phases: tuple[Phase, ...]) -> Iterator[str]:
-    shown = {
-        PhaseKind.HOST: '{0}["{0}"]',
-        PhaseKind.QUEUE: '{0}[("{0}")]',
-        PhaseKind.DEVICE: '{0}(["{0}"])',
-        PhaseKind.DELIVERY: '{0}>"{0}"]',
-    }
-    yield "  " + " --> ".join(shown[phase.kind].format(phase.name) for phase in phases)
 
 
 def _batching(record: WorkloadRecord) -> str:
@@ -98,3 +113,5 @@ def _amounts(record: WorkloadRecord) -> str:
 
 if __name__ == "__main__":
     keep(PAGE, rendered())
+    for path, drawing in pictures():
+        keep(path, drawing)

@@ -97,6 +97,10 @@ class HeadpondError(Exception):
             return self.message
         return f"{self.param}: {self.message}"
 
+    def __str__(self) -> str:
+        """Return the message; what a client was told leads with the field."""
+        return self.message if self.received is None else self.described()
+
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Cross process borders with every field (exceptions pickle only `args`)."""
         fields = (type(self), self.message, self.param, self.retry_after_s, self.received)
@@ -169,7 +173,7 @@ class PermissionDenied(HeadpondError):
 
 
 class NotFound(HeadpondError):
-    """There is nothing at this address."""
+    """There is nothing at this address; /openapi.json lists what there is."""
 
     status = 404
     code = "not_found"

@@ -61,6 +61,12 @@ def start_ray(num_cpus: int | None = None) -> str:
     return address
 
 
+def logs_folder() -> Path | None:
+    """Return where the Ray that was started here writes its logs; None where none was."""
+    node = global_worker.node
+    return None if node is None else Path(node.get_logs_dir_path())
+
+
 def _end_idle_processes(node: Node) -> None:
     """End what Ray starts on every head node, and nothing here has any use for.
 

@@ -17,8 +17,8 @@ from pages import PAGES, ROOT, Block, blocks, simple_commands
 from yaml_parts import check_yaml
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-SHOWN = frozenset({"js", "mermaid", "text"})
-"""Languages whose blocks are not checked here: the panel has a test, diagrams and texts have none."""
+SHOWN = frozenset({"js", "text"})
+"""Languages whose blocks are not checked here: the panel has a test, texts have none."""
 NEEDED = {
     "a cluster",
     "a microphone",

@@ -16,7 +16,7 @@ SAYS = {
     ),
     "workloads.py": (
         "workloads.md",
-        ('queue[("queue")] --> prefill(["prefill"])', "`kv_cache`: layers x 2 x tokens"),
+        ("then queue, then prefill, then", "`kv_cache`: layers x 2 x tokens"),
     ),
     "api.py": ("api.md", ("### POST /v1/chat/completions", "| `model` | string | required. |")),
 }

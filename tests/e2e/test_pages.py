@@ -40,6 +40,7 @@ def runs(command: str) -> bool:
         or (program == "headpond" and (words[0] in ELSEWHERE or words[0].startswith("-")))
         or words[:2] in (["bundle", "export"], ["key", "revoke"])
         or "--microphone" in words
+        or words == ["chat"]  # a conversation wants a terminal
         for program, *words in simple_commands(command)
     )
 

@@ -93,6 +93,11 @@ async def test_what_is_refused_is_said_in_words(page: Page) -> None:
     alert = panel.get_by_role("alert")
     await expect(alert).to_contain_text("The server can't do what was asked.")
     await expect(alert).to_contain_text("dimensions")
+    panel = await opened(page, "Reranking")  # its errors are in Cohere's form
+    await panel.get_by_label("Documents, one a line").fill("a\n" * 2049)
+    await expect(panel.get_by_role("listitem").last).to_have_text("and 1849 more")
+    await panel.get_by_role("button", name="Rank").click()
+    await expect(panel.get_by_role("alert")).to_contain_text("2048 are allowed")
 
 
 async def test_cards_move_to_where_they_rank(page: Page) -> None:
@@ -109,6 +114,8 @@ async def test_cards_move_to_where_they_rank(page: Page) -> None:
 
 async def test_an_image_is_shown_as_the_model_saw_it(page: Page) -> None:
     panel = await opened(page, "Vision")
+    saved = panel.get_by_role("link", name="Save the example")
+    await expect(saved).to_have_attribute("download", "example.jpg")
     await panel.get_by_role("button", name="Try the example").click()
     await receipt(panel)
     best = panel.get_by_role("table", name="What the model sees").get_by_role("row").first

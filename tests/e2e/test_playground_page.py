@@ -98,7 +98,9 @@ async def test_a_key_stays_in_its_tab_and_can_be_changed(platform: Platform) -> 
         field = page.get_by_label("API key")
         await field.fill("sk-wrong")
         await page.get_by_role("button", name="Open").click()
-        await expect(page.get_by_role("status").first).to_contain_text("This key is not known here")
+        told = page.get_by_role("status").first
+        await expect(told).to_contain_text("This key is not known here")
+        await expect(told).to_have_class("alert")
         await field.fill(KEY)
         await page.keyboard.press("Enter")
         tabs = page.get_by_role("tab", name="Overview")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,10 +30,12 @@ def command(folder: Path, config: dict[str, object], port: int) -> tuple[list[st
     return [sys.executable, "-m", "headpond.cli", "up", str(path), "--port", str(port)], env
 
 
-def up(folder: Path, config: dict[str, object]) -> subprocess.CompletedProcess[str]:
+def up(folder: Path, config: dict[str, object], *more: str) -> subprocess.CompletedProcess[str]:
     """Run `headpond up` with a config until it gives up."""
     words, env = command(folder, config, free_port())
-    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=150, check=False)
+    return subprocess.run(
+        [*words, *more], env=env, capture_output=True, text=True, timeout=150, check=False
+    )
 
 
 def model(**args: object) -> dict[str, object]:
@@ -94,3 +97,23 @@ def test_a_platform_whose_control_store_dies_ends_with_all_that_it_started(tmp_p
                 if process.is_running():
                     process.kill()
     assert "gcs_server has died" in " ".join(log.read_text().split())
+
+
+def test_one_that_is_detached_returns_when_it_is_ready_and_is_stopped_by_down(
+    tmp_path: Path,
+) -> None:
+    done = up(tmp_path, model(bundle=str(write_echo_bundle(tmp_path / "echo"))), "--detach")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stderr.split())
+    stop = re.search(r"`headpond (down --port \d+)` stops it", said)
+    assert stop
+    _, env = command(tmp_path, model(), free_port())
+    words = [sys.executable, "-m", "headpond.cli", *stop[1].split()]
+    subprocess.run(words, env=env, capture_output=True, timeout=60, check=True)
+
+
+def test_one_that_is_detached_and_fails_says_why(tmp_path: Path) -> None:
+    done = up(tmp_path, {"aplications": []}, "--detach")
+    assert done.returncode == 1
+    assert "applications" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -18,7 +18,8 @@ from headpond.cli.running import noted
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
-    with noted(sys.argv[1]):
+    with noted(sys.argv[1]) as ready:
+        ready()
         print("up", flush=True)
         time.sleep(60)
 except KeyboardInterrupt:

@@ -28,7 +28,7 @@ async def test_an_unknown_path_is_a_404_envelope(app: ASGIApp, path: str) -> Non
     assert request.status == 404
     assert json.loads(request.body) == {
         "error": {
-            "message": "There is nothing at this address.",
+            "message": "There is nothing at this address; /openapi.json lists what there is.",
             "type": "invalid_request_error",
             "param": None,
             "code": "not_found",

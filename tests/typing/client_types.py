@@ -23,7 +23,7 @@ from headpond_workloads.generation.schema_responses import Response
 from headpond_workloads.generation.schema_responses_events import ResponseEvent
 from headpond_workloads.generation.schema_tokenize import Detokenization, Tokenization
 from headpond_workloads.reranking.schema import Ranking
-from headpond_workloads.speech.client_realtime import RealtimeSession
+from headpond_workloads.speech.client_realtime_session import RealtimeSession
 from headpond_workloads.speech.schema import (
     TranscriptEvent,
     Transcription,

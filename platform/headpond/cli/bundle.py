@@ -202,8 +202,14 @@ def _show_manifest(manifest: Manifest, memory: dict[str, int] | None) -> None:
         console.print(f"{name:9} {listed or 'nothing'}")
     console.print(f"fixtures  {', '.join(fixture.name for fixture in manifest.fixtures) or 'none'}")
     if memory is not None:
+        grows = memory["granule_bytes"]
+        axis = find_record(manifest.workload).batching.axis
         console.print(
             f"memory    {memory['static_bytes']:,} bytes static, at most "
             f"{memory['largest_request_bytes']:,} a request, "
-            f"{memory['granule_bytes']:,} for each {memory['granule']} along the batching axis"
+            + (
+                f"{grows:,} for each {memory['granule']} of {axis}"
+                if grows
+                else "however long it is"
+            )
         )

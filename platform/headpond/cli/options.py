@@ -13,7 +13,7 @@ from headpond import Client
 from headpond.cli.console import people, refusals
 from headpond.client.config import ClientConfig
 from headpond.client.errors import ConnectionFailed
-from headpond.errors import HeadpondError
+from headpond.errors import AuthenticationFailed, HeadpondError
 
 _COMPLETION_S = 2.0
 
@@ -50,6 +50,9 @@ def connected(base_url: str | None, api_key: str | None) -> Iterator[Client]:
                 "--base-url or $HEADPOND_BASE_URL.",
                 highlight=False,
             )
+            raise
+        except AuthenticationFailed:
+            people.print("A key is given by --api-key or $HEADPOND_API_KEY.", highlight=False)
             raise
 
 

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import httpx2
 import typer
 
 from headpond import Client
 from headpond.cli.console import people, refusals
+from headpond.cli.detached import start_detached
 from headpond.cli.running import noted
 from headpond.dialect import Route
 from headpond.errors import NotFound, NotReady
@@ -45,15 +47,36 @@ def env() -> None:
         typer.echo(f"export {name}={value}")
 
 
-def up(config: Config = _DEFAULT_CONFIG, cpus: Cpus = 16, port: Port = None) -> None:
+def up(
+    config: Config = _DEFAULT_CONFIG,
+    cpus: Cpus = 16,
+    port: Port = None,
+    *,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once it is ready; `down` stops it.")
+    ] = False,
+) -> None:
     """Start every application of a Serve config on a local Ray, and stay up until stopped."""
+    if detach:
+        _up_detached(config, cpus, port)
+        return
     with _platform(config, cpus, port) as base_url:
-        people.print(
-            f"Ready at {base_url} (in a browser: the playground); Ctrl-C stops it. "
-            "Logs: /tmp/ray/session_latest/logs",
-            soft_wrap=True,
-        )
+        from headpond import local_ray  # noqa: PLC0415 - Ray reads its environment when imported
+
+        _tell_ready(base_url, "Ctrl-C", local_ray.logs_folder())
         _stay_up()
+
+
+def _up_detached(config: Path, cpus: int, port: int | None) -> None:
+    words = ["up", str(config), "--cpus", str(cpus)]
+    with refusals():
+        note, log = start_detached(words if port is None else [*words, "--port", str(port)])
+    _tell_ready(note.base_url, f"`headpond down --port {urlsplit(note.base_url).port}`", log)
+
+
+def _tell_ready(base_url: str, stop: str, logs: Path | None) -> None:
+    told = f"Ready at {base_url} (in a browser: the playground); {stop} stops it. Logs: {logs}"
+    people.print(told, soft_wrap=True, highlight=False)
 
 
 def apply(config: Config = _DEFAULT_CONFIG) -> None:
@@ -115,7 +138,7 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
         base_url = _base_url(config)
         # `headpond down` and `kill` end a platform that is starting as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        note.enter_context(noted(base_url))
+        tell_ready = note.enter_context(noted(base_url))
         try:
             schema = local_ray.parse_config(config)
             people.print(f"Ray at {local_ray.start_ray(cpus)}")
@@ -124,6 +147,7 @@ def _platform(config_path: Path, cpus: int, port: int | None) -> Iterator[str]:
             for prefix in sorted(set(_prefixes(config))):
                 _wait_ready(f"{base_url}{prefix}/readyz", started + _READY_TIMEOUT_S)
             _report(started)("all", "ready")
+            tell_ready()
             yield base_url
         finally:
             local_ray.stop_ray()

@@ -18,6 +18,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
     ".jpg": "image/jpeg",
+    ".wav": "audio/wav",
 }
 
 

@@ -43,6 +43,7 @@ def test_come_back_as_the_servers_class(whole: Whole, sent: errors.HeadpondError
     error = got.value
     assert type(error) is type(sent)
     assert (error.message, error.param, error.retry_after_s) == ("told", "a.b", 2.0)
+    assert str(error) == "a.b: told"
     assert error.received == errors.Received(
         status=sent.status,
         request_id="r-1",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -26,9 +29,15 @@ from headpond.settings import Settings
 from headpond.telemetry.metrics import Metrics
 from headpond_workloads.client import AsyncClient, Client
 from headpond_workloads.speech.client_realtime_events import RealtimeEvent
+from headpond_workloads.speech.client_realtime_memory import Loss, Memory
 from headpond_workloads.speech.microphone import Microphone
 from headpond_workloads.speech.record import record
 from headpond_workloads.speech.schema_realtime_events import (
+    BufferAcknowledged,
+    BufferCleared,
+    ErrorDetail,
+    ErrorEvent,
+    SessionResumed,
     TranscriptionCompleted,
     TranscriptionDelta,
 )
@@ -209,3 +218,139 @@ def test_no_microphone_is_said(sounddevice: Sounddevice, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     with pytest.raises(ImportError, match=r"headpond\[microphone\]"):
         Microphone().__enter__()
+
+
+@contextmanager
+def breaking(base_url: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Stand between a client and a server; yields an address, and what breaks all connections."""
+    target = ("127.0.0.1", int(base_url.rpartition(":")[2]))
+    pairs: list[socket.socket] = []
+
+    def carry(source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(2**16):
+                to.sendall(piece)
+        for end in (source, to):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                theirs, _ = listening.accept()
+                ours = socket.create_connection(target)
+                pairs.extend((theirs, ours))
+                for ends in ((theirs, ours), (ours, theirs)):
+                    threading.Thread(target=carry, args=ends, daemon=True).start()
+
+    def cut() -> None:
+        for end in pairs:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepting = threading.Thread(target=accept, daemon=True)
+        accepting.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", cut
+        listening.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+        cut()
+        for end in pairs:
+            end.close()
+
+
+def cut_after(count: int, sound: list[bytes], cut: Callable[[], None]) -> Iterator[bytes]:
+    """Yield sound, and break the connection after so many pieces."""
+    for number, piece in enumerate(sound):
+        if number == count:
+            time.sleep(0.2)  # what was sent arrives, and is in part text
+            cut()
+        yield piece
+
+
+@pytest.mark.parametrize("count", [1, 9, 20])
+def test_a_session_goes_on_where_its_connection_breaks(url: str, count: int) -> None:
+    settings: Any = {"model": "ears", "rate_hz": RATE_HZ}
+    sound = pieces(480, 960)
+    with Client(base_url=url) as client, client.realtime.connect(**settings) as session:
+        whole = finals(list(session.listen(sound)))
+    with (
+        breaking(url) as (address, cut),
+        Client(base_url=address) as client,
+        client.realtime.connect(**settings) as session,
+    ):
+        events = list(session.listen(cut_after(count, sound, cut)))
+    assert list(filter(None, finals(events))) == list(filter(None, whole))
+    assert any(isinstance(each, SessionResumed) for each in events)
+
+
+async def test_an_async_session_goes_on_where_its_connection_breaks(url: str) -> None:
+    settings: Any = {"model": "ears", "rate_hz": RATE_HZ}
+    with breaking(url) as (address, cut):
+        client = AsyncClient(base_url=address)
+        async with client, client.realtime.connect(**settings) as session:
+            sound = cut_after(9, pieces(480, 960), cut)
+            events = [event async for event in session.listen(sound)]
+    assert len(list(filter(None, finals(events)))) == 2
+    assert any(isinstance(each, SessionResumed) for each in events)
+
+
+def test_who_wants_no_retries_is_told_of_a_broken_connection(url: str) -> None:
+    with (
+        breaking(url) as (address, cut),
+        Client(base_url=address, max_retries=0) as client,
+        client.realtime.connect(model="ears", rate_hz=RATE_HZ) as session,
+        pytest.raises(ConnectionFailed),
+    ):
+        list(session.listen(cut_after(9, pieces(480, 960), cut)))
+
+
+def spoken_memory(count: int) -> Memory:
+    memory = Memory("update", RATE_HZ)
+    for _ in range(count):
+        memory.append(b"\0\0")
+    return memory
+
+
+def sequences(texts: list[str]) -> list[int | str]:
+    events = [json.loads(text) for text in texts if text != "update"]
+    return [event.get("sequence") or event["type"].rpartition(".")[2] for event in events]
+
+
+def test_what_is_in_final_text_is_not_sent_again() -> None:
+    memory = spoken_memory(4)
+    assert memory.take(BufferAcknowledged(event_id="event_3", sequence=2, audio_end_ms=1))
+    assert sequences(memory.again(3)) == [3, 4]
+    assert sequences(memory.again(2)) == ["clear", 3, 4]  # 2 is not kept
+    assert memory.address()["last_event"] == "3"
+
+
+def test_commits_and_clears_are_sent_again_in_their_places() -> None:
+    memory = spoken_memory(2)
+    memory.commit()
+    memory.append(b"\0\0")
+    assert sequences(memory.again(2)) == [2, "commit", 3]
+    assert sequences(memory.again(3)) == ["commit", 3]
+    assert sequences(memory.again(4)) == []
+    memory.clear()
+    memory.append(b"\0\0")
+    assert sequences(memory.again(2)) == ["clear", 4]
+    memory.take(BufferCleared())
+    memory.end()
+    assert sequences(memory.again(5)) == [5, "commit"]  # silence, so that it is answered
+
+
+def test_a_worker_that_stays_away_is_told_in_the_end() -> None:
+    memory = spoken_memory(1)
+    detail = ErrorDetail(
+        type="server_error",
+        code="worker_lost",
+        message="gone",
+        param=None,
+        resumable=True,
+        acknowledged_sequence=0,
+        retry_after_ms=250,
+    )
+    losses = [memory.loss(ErrorEvent(error=detail)) for _ in range(100)]
+    assert losses[0] == Loss(next_sequence=1, wait_s=0.25)
+    assert losses[-1] is None

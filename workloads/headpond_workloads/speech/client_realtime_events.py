@@ -48,8 +48,11 @@ RealtimeEvent = _KNOWN | ServerEvent
 _EVENTS: TypeAdapter[RealtimeEvent] = TypeAdapter(
     Annotated[RealtimeEvent, Field(union_mode="left_to_right")]
 )
-_LAST_COMMIT = "last"
-_NOTHING = "input_audio_buffer_commit_empty"
+LAST_COMMIT = "last"
+"""What the commit is called behind which no sound comes."""
+AGAIN = "again"
+"""What a commit is called that is sent again, where the server may have had it."""
+NOTHING_TO_COMMIT = "input_audio_buffer_commit_empty"
 
 
 def parsed(text: str) -> RealtimeEvent:
@@ -105,10 +108,9 @@ class Heard:
         self._nothing_left = False
         self._waiting: set[str] = set()
 
-    def last_commit(self, sequence: int) -> str:
-        """Return the event that ends the sound, whose last append is `sequence`."""
+    def end(self, sequence: int) -> None:
+        """Take in that the sound ends with the append `sequence`."""
         self._last = sequence
-        return commit_text(_LAST_COMMIT)
 
     def take(self, event: RealtimeEvent) -> None:
         """Take in an event.
@@ -118,12 +120,16 @@ class Heard:
         """
         if isinstance(event, SpeechStartedEvent | BufferCommitted):
             self._waiting.add(event.item_id)
-        elif isinstance(event, TranscriptionCompleted | TranscriptionFailed):
+        elif isinstance(event, TranscriptionFailed):
+            # Its sound comes again, and the last commit with it, or an error follows.
             self._waiting.discard(event.item_id)
-        elif isinstance(event, BufferAcknowledged) and event.sequence == self._last:
-            self.over = True
+            self._nothing_left = False
+        elif isinstance(event, TranscriptionCompleted):
+            self._waiting.discard(event.item_id)
+        elif isinstance(event, BufferAcknowledged):
+            self.over = self._last is not None and event.sequence >= self._last
         elif isinstance(event, ErrorEvent):
-            if event.error.event_id != _LAST_COMMIT or event.error.code != _NOTHING:
+            if event.error.event_id != LAST_COMMIT or event.error.code != NOTHING_TO_COMMIT:
                 raise error_in(event.model_dump_json()) or ResponseInvalid()
             self._nothing_left = True
         if self._nothing_left and not self._waiting:

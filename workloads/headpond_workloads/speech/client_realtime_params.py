@@ -51,6 +51,11 @@ def query_of(params: RealtimeParams) -> dict[str, str]:
     return {"intent": "transcription", "model": params["model"]}
 
 
+def rate_hz_of(params: RealtimeParams) -> int:
+    """Return the rate of the sound."""
+    return params.get("rate_hz") or PCM_RATE_HZ
+
+
 def update_text(params: RealtimeParams) -> str:
     """Return the event that sets a session up, checked as the server will check it.
 
@@ -61,7 +66,7 @@ def update_text(params: RealtimeParams) -> str:
     unknown = sorted(params.keys() - _KNOWN)
     if unknown:
         raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
-    sound = {"type": "audio/pcm", "rate": params.get("rate_hz") or PCM_RATE_HZ}
+    sound = {"type": "audio/pcm", "rate": rate_hz_of(params)}
     told = {name: value for name, value in params.items() if name in ("language", "prompt")}
     settings: dict[str, object] = {"format": sound}
     if told:

@@ -28,6 +28,7 @@ document.getElementById("nav").append(tabs.element);
 /** Show a tab for what the key opens; say what is wrong otherwise. */
 async function open(given) {
   const served = new Platform({ name: "served" }, [], given);
+  status.className = "";
   status.textContent = "Looking for what is served…";
   try {
     const { secured, jobs } = await (await served.get("playground/server.json")).json();
@@ -43,6 +44,7 @@ async function open(given) {
     change.hidden = !given;
     fill(records.data, models.data, given, jobs);
   } catch (error) {
+    status.className = "alert";
     status.textContent = told(error);
     if (error.status === 401) key.ask();
   }

@@ -3,6 +3,7 @@
 import { make } from "../../kit/make.js";
 
 const MOVE_MS = 450;
+const MOST_SHOWN = 200; // cards: a browser is busy for seconds with thousands of them
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Cards {
@@ -15,12 +16,13 @@ export class Cards {
   /** Show documents in the order that they were given in. */
   show(documents) {
     this.#cards = documents.map(card);
-    this.element.replaceChildren(...this.#cards.map(({ element }) => element));
+    this.#place(this.#cards.map(({ element }) => element));
   }
 
   /** Move the cards to their places; `results` has the index and score of each, best first. */
   rank(results) {
-    const before = new Map(this.#cards.map(({ element }) => [element, element.offsetTop]));
+    const shown = this.#cards.slice(0, MOST_SHOWN);
+    const before = new Map(shown.map(({ element }) => [element, element.offsetTop]));
     const most = Math.max(...results.map(({ relevance_score: score }) => score), 1e-9);
     const ranked = results.map(({ index, relevance_score: score }, place) => {
       const { element, placeText, scoreText, moved, bar } = this.#cards[index];
@@ -30,13 +32,20 @@ export class Cards {
       bar.value = Math.max(0, score / most);
       return element;
     });
-    this.element.replaceChildren(...ranked);
+    this.#place(ranked);
     if (still.matches) return;
-    for (const element of ranked) {
+    for (const element of ranked.slice(0, MOST_SHOWN)) {
+      if (!before.has(element)) continue;
       const distance = before.get(element) - element.offsetTop;
       const from = { transform: `translateY(${distance}px)` };
       element.animate([from, { transform: "none" }], { duration: MOVE_MS, easing: "ease-in-out" });
     }
+  }
+
+  #place(elements) {
+    const more = elements.length - MOST_SHOWN;
+    this.element.replaceChildren(...elements.slice(0, MOST_SHOWN));
+    if (more > 0) this.element.append(make("li.more", {}, `and ${more} more`));
   }
 }
 

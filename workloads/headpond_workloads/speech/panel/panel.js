@@ -4,7 +4,6 @@ import { field, modelChoice } from "../../kit/field.js";
 import { dropZone } from "../../kit/drop.js";
 import { make, styled } from "../../kit/make.js";
 import { Notice } from "../../kit/notice.js";
-import { blobOf } from "../../kit/picture.js";
 import { Receipt } from "../../kit/receipt.js";
 import { Microphone } from "./microphone.js";
 import { peaksOf } from "./peaks.js";
@@ -14,6 +13,7 @@ import { Transcript } from "./transcript.js";
 import { Wave } from "./wave.js";
 
 const PATH = "v1/audio/transcriptions";
+const EXAMPLE = "example.wav";
 const ITEM = "conversation.item.input_audio_transcription";
 
 export async function mount(root, platform) {
@@ -42,7 +42,8 @@ class Panel {
     this.#model = modelChoice(platform);
     this.#receipt = new Receipt(platform.record.phases);
     this.#toggle.addEventListener("click", () => this.#turn());
-    this.#example.addEventListener("click", () => this.#file(this.#spoken()));
+    this.#example.addEventListener("click", () => this.#spoken());
+    const save = make("a", { href: platform.asset(EXAMPLE), download: EXAMPLE }, "Save the example");
     this.#drop = dropZone({
       label: "Or drop a file, or choose one",
       accept: "audio/*,video/*",
@@ -53,7 +54,7 @@ class Panel {
       make(
         "div.stack",
         {},
-        make("div.row", {}, field("Model", this.#model), this.#toggle, this.#example),
+        make("div.row", {}, field("Model", this.#model), this.#toggle, this.#example, save),
         this.#drop,
       ),
       this.#canvas,
@@ -142,10 +143,13 @@ class Panel {
     this.#busy(false);
   }
 
-  /** Return the sound that the workload's record has as its example. */
-  #spoken() {
-    const { example } = this.#platform.record.routes.find(({ path }) => path === `/${PATH}`);
-    return new File([blobOf(example.file, "audio/ogg")], "example.ogg", { type: "audio/ogg" });
+  async #spoken() {
+    try {
+      const sound = await (await fetch(this.#platform.asset(EXAMPLE))).blob();
+      await this.#file(new File([sound], EXAMPLE, { type: sound.type }));
+    } catch (error) {
+      this.#notice.fail(error);
+    }
   }
 
   #said(event) {

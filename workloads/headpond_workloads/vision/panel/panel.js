@@ -42,6 +42,7 @@ class Panel {
       take: (file) => this.#classify(file),
     });
     const example = make("button", { type: "button", click: () => this.#example() }, "Try the example");
+    const save = make("a", { href: platform.asset(EXAMPLE), download: EXAMPLE }, "Save the example");
     this.#seen = make(
       "div.seen",
       { hidden: true },
@@ -57,7 +58,7 @@ class Panel {
       make(
         "div.stack",
         {},
-        make("div.row", {}, field("Model", this.#model), field("Labels", this.#top), example),
+        make("div.row", {}, field("Model", this.#model), field("Labels", this.#top), example, save),
         drop,
       ),
       this.#notice.element,

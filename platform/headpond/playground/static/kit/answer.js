@@ -14,6 +14,8 @@ export class Answer {
     this.#response = response;
     this.phases = phasesOf(response.headers.get("server-timing"));
     this.work = response.headers.get("x-headpond-work");
+    // What a stream comes to is known when it is over; its header says what was admitted.
+    this.streamed = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
     this.bundle = response.headers.get("x-headpond-bundle");
     this.requestId = response.headers.get("x-request-id");
   }

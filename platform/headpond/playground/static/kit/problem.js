@@ -31,15 +31,16 @@ export class Problem extends Error {
   static from(status, text, waitS = null) {
     let error = null;
     try {
-      error = JSON.parse(text).error;
+      const body = JSON.parse(text);
+      error = body.error ?? body; // Cohere's dialect has the message alone
     } catch {
       // Something before the server answered, in a form of its own.
     }
     const words = WORDS[status] ?? `The server answered with status ${status}.`;
     const said = typeof error === "string" ? error : error?.message;
     const wait = waitS ? ` Try again in ${waitS} s.` : "";
-    const where = error?.param ? ` (${error.param})` : "";
-    const message = `${words} ${said ?? ""}${said ? where : ""}${wait}`.trim();
+    const where = error?.param && !said?.startsWith(`${error.param}:`) ? `${error.param}: ` : "";
+    const message = `${words} ${said ? where + said : ""}${wait}`.trim();
     return new Problem(message, { status, code: error?.code ?? null, waitS });
   }
 

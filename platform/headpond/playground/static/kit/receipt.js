@@ -31,9 +31,10 @@ export class Receipt {
   /** Show an answer that is over, and the code by language. */
   show(answer, codes, facts = {}) {
     this.element.hidden = false;
-    const { phases, work, bundle, requestId } = answer;
+    const { phases, work, streamed, bundle, requestId } = answer;
     this.#times.replaceChildren(phases ? waterfall(phases, this.#declared) : "");
-    const all = { ...facts, charged: spaced(work), bundle, request: requestId };
+    const charged = streamed ? "charged at most" : "charged";
+    const all = { ...facts, [charged]: spaced(work), bundle, request: requestId };
     this.#facts.replaceChildren(
       ...Object.entries(all)
         .filter(([, value]) => value != null)

@@ -9,7 +9,7 @@ const NUMBERS = {
   calls: "calls a second",
   running: "running",
   waiting: "waiting",
-  refused: "refused",
+  refused: "refused in all",
   goodput: "",
   kept: "kept its bounds",
   half: "half within",
@@ -79,9 +79,11 @@ export class Card {
   #refused(first, now) {
     const recent = [...grown(first.model.refused, now.model.refused)].filter(([, count]) => count);
     this.#set("refused", sumOf(now.model.refused));
-    this.#refusals.textContent = recent.length
-      ? `Refused in the last minute: ${recent.map(([code, n]) => `${n} ${code}`).join(", ")}`
-      : "";
+    const refused = `Refused in the last minute: ${recent.map(([code, n]) => `${n} ${code}`).join(", ")}`;
+    const finished = sumOf(grown(first.model.finished, now.model.finished));
+    const quiet = finished ? "" : "No calls in the last minute, so there is nothing to measure.";
+    this.#refusals.classList.toggle("quiet", !recent.length);
+    this.#refusals.textContent = recent.length ? refused : quiet;
   }
 
   #rate(before, now, field) {
