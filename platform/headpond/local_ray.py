@@ -20,7 +20,8 @@ from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER
 from ray._private.worker import global_worker
 from ray.exceptions import RayError
 from ray.serve._private.api import serve_start
-from ray.serve.schema import ApplicationStatus, ReplicaState, ServeDeploySchema, ServeStatus
+from ray.serve._private.common import ReplicaState
+from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
 
 from headpond.deployment import ModelArgs
 from headpond.errors import InvalidRequest, NotReady

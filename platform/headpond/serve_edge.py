@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from functools import partial
 from http import HTTPStatus
 
 from starlette.middleware import Middleware
@@ -12,7 +14,8 @@ from headpond.errors import NotReady, Overloaded
 from headpond.http.errors import error_answer, error_headers
 from headpond.http.headers import request_id
 from headpond.jobs_wire import FILES_PATH
-from headpond.shedding import SHED, LateLoop, Shedding
+from headpond.repeats import PASSAGE, Likeness, Passage, Repeats, likeness
+from headpond.shedding import LateLoop, Shedding
 
 _REQUEST_ID = b"x-request-id"
 _DISCONNECT_DISABLED = b"x-request-disconnect-disabled"
@@ -35,7 +38,7 @@ _STEERING = frozenset(
 _REFUSAL = json.dumps(
     {
         "error": {
-            "message": "More requests come than the server can look at.",
+            "message": "More requests come than can be looked at, or than are done.",
             "type": Overloaded.kind,
             "param": None,
             "code": Overloaded.code,
@@ -60,24 +63,33 @@ def before_serve() -> list[Middleware]:
 
 
 def shed(app: ASGIApp) -> ASGIApp:
-    """Refuse some requests at once when the event loop is late; see `headpond.shedding`.
+    """Refuse some requests at once: when the event loop is late, or when they would be anyway.
 
-    Only what asks for work is refused, never a probe. The number of those that were is in the
-    scope of all others, under `SHED`, for the metrics.
+    See `headpond.shedding` and `headpond.repeats`. Only what asks for work is refused, never a
+    probe. All others carry a `Passage`.
     """
     shedding = Shedding()
     late = LateLoop(shedding)
+    repeats = Repeats()
+    refused = 0
 
     async def edge(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal refused
         if scope["type"] == "http":
+            request = likeness(scope)
             if scope["method"] == "POST":
                 late.watch()
-                if shedding.refuses(_sender(scope)):
+                known = repeats.refuses(request, time.monotonic())
+                if shedding.refuses(_sender(scope)) or known:
+                    refused += 1
                     await send(_REFUSAL_START)
                     await send(_REFUSAL_BODY)
                     return
-            scope[SHED] = shedding.refused
+            scope[PASSAGE] = Passage(refused, partial(refuse_alike, request))
         await app(scope, receive, send)
+
+    def refuse_alike(request: Likeness, for_s: float) -> None:
+        repeats.refuse(request, for_s, time.monotonic())
 
     return edge
 

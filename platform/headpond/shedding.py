@@ -14,9 +14,6 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-SHED = "headpond.shed"
-"""In the scope of a request that was let through: how many were refused up to then."""
-
 TICK_S = 0.02
 """So often it is seen how late the loop is; under load, once in each of its rounds."""
 
@@ -55,7 +52,6 @@ class Shedding:
         self._came: dict[bytes, float] = {}
         self._bound = math.inf
         self.part = 0.0
-        self.refused = 0
 
     def refuses(self, sender: bytes) -> bool:
         """Count a request, and say whether it is refused.
@@ -64,10 +60,7 @@ class Shedding:
             sender: What tells senders apart: their credentials, as they are.
         """
         came = self._came[sender] = self._came.get(sender, 0.0) + 1.0
-        if came <= self._bound or self._chance() * came < self._bound:
-            return False
-        self.refused += 1
-        return True
+        return came > self._bound and self._chance() * came >= self._bound
 
     def observe(self, late_s: float, passed_s: float) -> None:
         """Learn how late the loop was after `passed_s` seconds, and decide anew."""

@@ -7,7 +7,9 @@ import json
 import re
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
+from headpond.admission.too_many import TooMany
 from headpond.call import Done, Ended, Failed, Output, Priority
 from headpond.errors import (
     DeadlineExceeded,
@@ -20,6 +22,7 @@ from headpond.errors import (
 from headpond.http.app import ASGIApp, build_app
 from headpond.http.endpoint import Patience
 from headpond.record import WorkloadRecord
+from headpond.repeats import PASSAGE, Passage
 from headpond.settings import Settings
 from headpond.testing.asgi import AsgiRequest
 from headpond.testing.scripted import ScriptedBackend, Step
@@ -349,3 +352,20 @@ async def test_what_would_wait_too_long_is_refused_before_its_body_is_read(
     assert request.answer_headers["retry-after"] == "3"
     assert json.loads(request.body)["error"]["code"] == "overloaded"
     assert not backend.calls
+
+
+async def test_where_all_of_a_line_are_refused_the_edge_refuses_the_next_ones(
+    app: ASGIApp, backend: ScriptedBackend
+) -> None:
+    for refusal in (Overloaded(), TooMany.for_a_while(0.2)):
+        backend.hopeless = refusal
+        told: list[float] = []
+
+        async def edge(
+            scope: Scope, receive: Receive, send: Send, told: list[float] = told
+        ) -> None:
+            await app({**scope, PASSAGE: Passage(0, told.append)}, receive, send)
+
+        request = await AsgiRequest(path="/v1/toy", parts=[b"no JSON"]).run(edge)
+        assert json.loads(request.body)["error"]["code"] == "overloaded"
+        assert told == ([0.2] if isinstance(refusal, TooMany) else [])

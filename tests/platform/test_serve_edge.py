@@ -18,9 +18,9 @@ from websockets.typing import Subprotocol
 
 from headpond.http.app import ASGIApp, build_app
 from headpond.ray_env import RAY_ENV
+from headpond.repeats import PASSAGE, Passage
 from headpond.serve_edge import before_serve, named_absence, plain_headers
 from headpond.settings import Settings
-from headpond.shedding import SHED
 from headpond.testing.asgi import AsgiRequest
 from headpond.testing.listening import Letters
 from headpond.testing.talking import TALK_PATH, talking_record
@@ -115,7 +115,7 @@ async def test_what_the_edge_refused_is_counted_where_the_rest_is() -> None:
     app = build_app([talking_record()], HeldBackend(), Settings())
 
     async def edge(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, SHED: 7}, receive, send)
+        await app({**scope, PASSAGE: Passage(7, lambda _: None)}, receive, send)
 
     found = await AsgiRequest(path="/metrics", method="GET").run(edge)
     assert "headpond_http_shed_total 7.0" in found.body.decode()

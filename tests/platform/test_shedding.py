@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
+from headpond.repeats import KEPT, MOST_S, PASSAGE, Repeats
 from headpond.serve_edge import shed
-from headpond.shedding import LATE_S, ROUNDS, SHED, TICK_S, LateLoop, Shedding
+from headpond.shedding import LATE_S, ROUNDS, TICK_S, LateLoop, Shedding
 from headpond.testing.asgi import AsgiRequest
 
 HEAVY, LIGHT = b"Bearer heavy", b"Bearer light"
@@ -53,12 +54,10 @@ def test_more_is_refused_the_longer_the_loop_is_late_and_less_again_after() -> N
         parts.append(edge.part)
     assert parts == sorted(parts)
     assert 0.9 < parts[-1] < 1.0
-    refused = edge.refused
-    assert refused > 0
+    assert any(edge.refuses(HEAVY) for _ in range(100))
     late(edge, 0.0, 200)
     assert edge.part == 0.0
     assert not edge.refuses(HEAVY)
-    assert edge.refused == refused
 
 
 def test_some_are_let_through_however_late_it_is() -> None:
@@ -136,7 +135,7 @@ async def test_a_late_server_refuses_what_asks_for_work_and_nothing_else() -> No
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         del receive
-        counts.append(scope[SHED])
+        counts.append(scope[PASSAGE].refused)
         time.sleep(0.0 if scope["method"] == "GET" else 0.06)  # noqa: ASYNC251
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
@@ -154,3 +153,41 @@ async def test_a_late_server_refuses_what_asks_for_work_and_nothing_else() -> No
     assert refusal.answer_headers["content-length"] == str(len(refusal.body))
     assert counts[0] == 0
     assert counts[-1] == 1
+
+
+def test_what_is_like_one_that_was_refused_is_refused_until_one_may_come() -> None:
+    repeats = Repeats()
+    repeats.refuse(("/v1/echo", b"a"), 0.1, 5.0)
+    assert repeats.refuses(("/v1/echo", b"a"), 5.09)
+    assert not repeats.refuses(("/v1/echo", b"b"), 5.09)
+    assert not repeats.refuses(("/v1/echo", b"a"), 5.11)
+    repeats.refuse(("/v1/echo", b"a"), 60.0, 6.0)
+    assert not repeats.refuses(("/v1/echo", b"a"), 6.01 + MOST_S)
+
+
+def test_so_many_are_remembered_at_most() -> None:
+    repeats = Repeats()
+    for number in range(2 * KEPT):
+        repeats.refuse((str(number),), MOST_S, 0.0)
+    assert sum(repeats.refuses((str(number),), 0.1) for number in range(2 * KEPT)) == KEPT
+    repeats.refuse(("new",), MOST_S, 1.0)
+    assert repeats.refuses(("new",), 1.1)
+
+
+async def test_an_app_has_the_edge_refuse_what_is_like_a_request() -> None:
+    seen = []
+
+    async def busy(scope: Scope, receive: Receive, send: Send) -> None:
+        del receive
+        seen.append(scope["path"])
+        scope[PASSAGE].refuse_alike(60.0)
+        await send({"type": "http.response.start", "status": 503, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    app = shed(busy)
+    for headers in ({"authorization": "a"}, {"authorization": "b"}, {"authorization": "a"}):
+        for path in ("/v1/echo", "/v1/other"):
+            await AsgiRequest(path=path, headers=headers).run(app)
+            deadline = {**headers, "x-headpond-deadline-ms": "5"}
+            await AsgiRequest(path=path, headers=deadline).run(app)
+    assert seen == ["/v1/echo", "/v1/echo", "/v1/other", "/v1/other"] * 2

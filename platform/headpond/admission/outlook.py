@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headpond.admission.backlog import Backlog, Class
-from headpond.admission.drain import retry_after_s
+from headpond.admission.too_many import TooMany
 from headpond.admission.turnstile import Turnstile, too_early
 from headpond.call import Call, Claim
 from headpond.errors import Overloaded
@@ -72,9 +72,10 @@ class Outlook:
             Overloaded: It would begin, or end, too late everywhere.
         """
         claim, line = call.claim, call.claim.line
-        early_s = self._turnstile.early_s(call, now_s)
-        if (refusal := _refusal(self._excess_s(claim, now_s), early_s)) is not None:
-            raise refusal
+        if (excess_s := self._excess_s(claim, now_s)) > 0.0:
+            raise _too_long(excess_s)
+        if (early_s := self._turnstile.early_s(call, now_s)) > 0.0:
+            raise too_early(early_s)
         self._turnstile.passed(call, now_s)
         self._unanswered[line] += 1
         if (known := self._lines.get(line)) is not None:
@@ -82,8 +83,10 @@ class Outlook:
 
     def refusal(self, claim: Claim, now_s: float) -> Overloaded | None:
         """Return with what a call is refused whatever it asks for; None where it may not be."""
+        if (excess_s := self._excess_s(claim, now_s)) > 0.0:
+            return _too_long(excess_s)
         early_s = self._turnstile.early_in_line_s(claim, now_s)
-        return _refusal(self._excess_s(claim, now_s), early_s)
+        return TooMany.for_a_while(early_s) if early_s > 0.0 else None
 
     def answered(self, call: Call) -> None:
         """Note that a call which was sent on is taken, refused, lost or given up."""
@@ -118,11 +121,8 @@ class Outlook:
         return unanswered / max(self._turnstile.done_per_s(line, now_s), 1.0)
 
 
-def _refusal(excess_s: float, early_s: float) -> Overloaded | None:
-    """Return the error of a call that would be too late, or comes too early; None for others."""
-    if excess_s > 0.0:
-        text = f"the wait is about {excess_s:.1f} s longer than it may be"
-        return Overloaded(text, retry_after_s=retry_after_s(excess_s))
-    if early_s > 0.0:
-        return too_early(early_s)
-    return None
+def _too_long(excess_s: float) -> TooMany:
+    """Return the error of a call, and of all of its line, whose wait is so much too long."""
+    return TooMany.for_a_while(
+        excess_s, f"the wait is about {excess_s:.1f} s longer than it may be"
+    )

@@ -121,4 +121,5 @@ class Turnstile:
 
 def too_early(early_s: float) -> Overloaded:
     """Return the error of a call that comes so much too early."""
-    return Overloaded("more calls like it come than are done", retry_after_s=retry_after_s(early_s))
+    text = "more calls like it come than are done"
+    return Overloaded(text, retry_after_s=retry_after_s(early_s))

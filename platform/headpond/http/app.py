@@ -38,8 +38,8 @@ from headpond.http.tenancy import Tenancy
 from headpond.http.workloads import Workloads
 from headpond.playground.pages import Playground
 from headpond.record import WorkloadRecord
+from headpond.repeats import PASSAGE
 from headpond.settings import Settings
-from headpond.shedding import SHED
 from headpond.telemetry.tracing import RequestTracer
 from headpond.tenancy.quotas import Quotas
 
@@ -182,7 +182,8 @@ class App:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        self._metrics.shed(scope.get(SHED, 0))
+        if (passage := scope.get(PASSAGE)) is not None:
+            self._metrics.shed(passage.refused)
         endpoint = self._endpoints.get((scope["method"], local_path(scope))) or self._template(
             scope
         )

@@ -11,6 +11,7 @@ from time import perf_counter
 import structlog
 from starlette.types import Receive, Scope, Send
 
+from headpond.admission.too_many import TooMany
 from headpond.call import Backend, Call, Claim
 from headpond.dialect import Ask, Exchange, Heading, Incoming, Route
 from headpond.errors import DeadlineExceeded, HeadpondError, RequestCancelled
@@ -27,6 +28,7 @@ from headpond.http.tenancy import Tenancy
 from headpond.http.turn import Turn
 from headpond.http.watch import Watch
 from headpond.record import WorkloadRecord
+from headpond.repeats import PASSAGE
 from headpond.telemetry.tracing import RequestTracer
 from headpond.tenancy.allowance import Allowance
 from headpond.tenancy.metering import submit
@@ -103,6 +105,8 @@ class Endpoint:
             error = await self._serve(headers, path, receive, reply, request)
         except HeadpondError as raised:
             error = raised
+            if isinstance(raised, TooMany) and (passage := scope.get(PASSAGE)) is not None:
+                passage.refuse_alike(raised.for_s)
             await reply.fail(raised)
         except CallerGone:
             pass

@@ -81,7 +81,7 @@ class HttpMetrics(Collector):
         yield answers
         yield CounterMetricFamily(
             "headpond_http_shed",
-            "Requests that were refused unread, since the event loop was late.",
+            "Requests that were refused before anything was looked up.",
             value=self._shed,
         )
         yield from self._account_families()

@@ -14,6 +14,7 @@ from typing import cast
 
 from headpond.admission.backlog import Backlog, Wait, joined
 from headpond.admission.limits import Limits
+from headpond.admission.too_many import TooMany
 from headpond.admission.turnstile import Turnstile, too_early
 from headpond.call import Call, Claim
 from headpond.errors import (
@@ -215,7 +216,7 @@ class Loop:
             self._worker.check_turn(claim, self._planner.wait(claim.priority, claim.tenant))
             early_s = self._turnstile.early_in_line_s(claim, self._clock())
             if early_s > 0.0:
-                raise too_early(early_s)
+                raise TooMany.for_a_while(early_s)
         except HeadpondError as refusal:
             self._received += 1
             self._refused[outcome(refusal)] += 1
