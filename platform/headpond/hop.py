@@ -34,11 +34,13 @@ class ReplicaStatus:
         card: The model it serves; `card.name` is the name of its application.
         reason: Why it cannot serve now; None when it can.
         lane: Where streams of it come from.
+        holds: The numbers of the whole answers that it works on.
     """
 
     card: ModelCard
     reason: str | None
     lane: LaneAddress | None = None
+    holds: frozenset[int] = frozenset()
 
     @property
     def bundle(self) -> str:
