@@ -150,9 +150,9 @@ class Model:
         app = build_app([self._backend.record], self._backend, self._settings, tracer=tracer)
         return behind_serve(app)
 
-    async def answer(self, call: Call) -> Answered | HeadpondError:
+    async def answer(self, call: Call, number: int) -> Answered | HeadpondError:
         """Run a routed call to its end; see `Door`."""
-        return await self._door.answer(call)
+        return await self._door.answer(call, number)
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int

@@ -22,6 +22,7 @@ class Door:
         self._backend = backend
         self._lanes = lanes
         self._address = address
+        self._holds: set[int] = set()
 
     @classmethod
     async def open(cls, backend: LocalBackend, host: str) -> Self:
@@ -33,8 +34,15 @@ class Door:
         """Close every lane; streams over them end with `WorkerLost` at their routers."""
         await self._lanes.stop()
 
-    async def answer(self, call: Call) -> Answered | HeadpondError:
-        """Run a call to its end."""
+    async def answer(self, call: Call, number: int) -> Answered | HeadpondError:
+        """Run a call to its end; meanwhile the status names its number, unlike any other's."""
+        self._holds.add(number)
+        try:
+            return await self._answer(call)
+        finally:
+            self._holds.discard(number)
+
+    async def _answer(self, call: Call) -> Answered | HeadpondError:
         try:
             answer = await self._backend.admit(call)
         except HeadpondError as error:
@@ -83,6 +91,7 @@ class Door:
             reason=self._backend.reason,
             backlog=self._backend.loop.backlog(),
             lane=self._address,
+            holds=frozenset(self._holds),
         )
 
 

@@ -36,12 +36,14 @@ class ReplicaStatus:
         reason: Why it cannot serve now; None when it can.
         backlog: What waits there.
         lane: Where streams of it come from.
+        holds: The numbers of the whole answers that it works on.
     """
 
     card: ModelCard
     reason: str | None
     backlog: Backlog = field(default_factory=Backlog)
     lane: LaneAddress | None = None
+    holds: frozenset[int] = frozenset()
 
     @property
     def bundle(self) -> str:

@@ -25,12 +25,14 @@ class Waiting:
         give_up: Ends the waiting for it.
         replica: Who has taken it in; None until that is known, for most calls at their end.
         lane: Where it comes from, of a stream; None until it does.
+        number: By which replicas say that they hold it, of a whole answer.
         polls: How many polls there were since it was sent that found nobody had.
     """
 
     give_up: Callable[[], None]
     replica: str | None = None
     lane: LaneAddress | None = None
+    number: int | None = None
     polls: int = 0
 
 
@@ -73,11 +75,16 @@ class RollCall:
         self._said = {**kept, **answered}
         silent = {name for name in missing if self._is_silent(name)}
         lanes = {status.lane: name for name, status in self._said.items()}
+        holders = {number: name for name, said in self._said.items() for number in said.holds}
         for waiting in list(self._waiting):
-            taken = waiting.replica is not None or waiting.lane is not None
-            waiting.polls += not taken
+            holder = waiting.replica
+            if waiting.lane is not None:
+                holder = lanes.get(waiting.lane)
+            elif waiting.number in holders:
+                holder = holders[waiting.number]
+            taken = holder is not None or waiting.lane is not None
+            waiting.polls = 0 if taken else waiting.polls + 1
             nowhere = not taken and waiting.polls >= SILENT_POLLS
-            holder = waiting.replica if waiting.lane is None else lanes.get(waiting.lane)
             if silent and (nowhere or holder in silent):
                 waiting.give_up()
 
@@ -87,14 +94,17 @@ class RollCall:
             self._streams[stream].lane = lane
 
     @contextmanager
-    def waiting(self, give_up: Callable[[], None], stream: int | None = None) -> Iterator[Waiting]:
+    def waiting(
+        self, give_up: Callable[[], None], stream: int | None = None, number: int | None = None
+    ) -> Iterator[Waiting]:
         """Keep a call while it is under way.
 
         Args:
             give_up: Ends the waiting for it; called at most once a poll.
             stream: Its number, if it is one.
+            number: That of a whole answer, as `ReplicaStatus.holds` has it.
         """
-        waiting = Waiting(give_up=give_up)
+        waiting = Waiting(give_up=give_up, number=number)
         self._waiting[waiting] = None
         if stream is not None:
             self._streams[stream] = waiting

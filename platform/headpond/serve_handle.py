@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -34,6 +35,8 @@ MODEL_DEPLOYMENT = "Model"
 _ANSWER_S = 0.8
 """What a replica has time for to say how it is; less than lies between two polls."""
 
+_NUMBER_BITS = 62
+"""Of what tells a whole answer from those of all routers; request IDs are their callers'."""
 
 ROUTER_DEPLOYMENT = "Router"
 """The name of the one deployment in a router's application."""
@@ -51,8 +54,11 @@ class ServeHandle:
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
         """Run a call to its end on one replica; cancelled with the awaiting task."""
-        response = self._handle.answer.remote(call)
-        return await self._outcome(cast("DeploymentResponse[Answered | HeadpondError]", response))
+        number = secrets.randbits(_NUMBER_BITS)
+        response = self._handle.answer.remote(call, number)
+        return await self._outcome(
+            cast("DeploymentResponse[Answered | HeadpondError]", response), number=number
+        )
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int
@@ -129,7 +135,10 @@ class ServeHandle:
                 router.on_new_queue_len_info(name, replica.max_ongoing_requests)
 
     async def _outcome(
-        self, response: DeploymentResponse[Outcome], stream: int | None = None
+        self,
+        response: DeploymentResponse[Outcome],
+        stream: int | None = None,
+        number: int | None = None,
     ) -> Outcome:
         """Wait for a call, but no longer than for the replica that has taken it in.
 
@@ -140,7 +149,7 @@ class ServeHandle:
             async with asyncio.timeout(None) as limit:
                 if self._roll.nobody:
                     _expire(limit)
-                with self._roll.waiting(partial(_expire, limit), stream) as waiting:
+                with self._roll.waiting(partial(_expire, limit), stream, number) as waiting:
                     taken = await response._fetch_future_result_async()  # noqa: SLF001 - as `await response` does
                     waiting.replica = _actor(taken)
                     outcome: Outcome = await taken.get_async()  # type: ignore[no-untyped-call]

@@ -92,7 +92,7 @@ class Replica:
         self.held: set[asyncio.Task[LaneAddress | HeadpondError | None]] = set()
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
-        return await self.door.answer(call)
+        return await self.door.answer(call, 1)
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int

@@ -152,7 +152,7 @@ async def test_what_planning_answers_comes_over_the_routed_door_too(
         deadline_s=5.0,
     )
     expected = [Output(0, "kno"), Output(0, "wn"), Done(0, Work(input_bytes=5))]
-    answered = await door.answer(call)
+    answered = await door.answer(call, 1)
     assert isinstance(answered, Answered)
     assert list(answered.events[:-1]) == expected
     streamed = replace(call, stream=True)

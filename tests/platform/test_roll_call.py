@@ -20,9 +20,15 @@ STATUS = ReplicaStatus(
 class Call:
     """One call that is under way."""
 
-    def __init__(self, roll: RollCall, replica: str | None, stream: int | None = None) -> None:
+    def __init__(
+        self,
+        roll: RollCall,
+        replica: str | None,
+        stream: int | None = None,
+        number: int | None = None,
+    ) -> None:
         self.given_up = 0
-        self._kept = roll.waiting(self._give_up, stream)
+        self._kept = roll.waiting(self._give_up, stream, number)
         self._kept.__enter__().replica = replica
 
     def _give_up(self) -> None:
@@ -71,6 +77,19 @@ def test_a_call_that_nobody_has_taken_in_is_given_up_when_somebody_is_silent(
     late = Call(roll, None)
     miss(roll, 1)
     assert (lost.given_up, late.given_up) == (1, 0)
+
+
+def test_whole_answers_are_lost_with_the_replica_that_holds_them_and_no_other(
+    roll: RollCall,
+) -> None:
+    holding = {name: replace(STATUS, holds=frozenset({n})) for n, name in enumerate("ab")}
+    first, second = (Call(roll, None, number=number) for number in range(2))
+    for _ in range(SILENT_POLLS):
+        roll.take(holding, ())
+    for _ in range(SILENT_POLLS):
+        assert (first.given_up, second.given_up) == (0, 0)
+        roll.take({"b": holding["b"]}, {"a"})
+    assert (first.given_up, second.given_up) == (1, 0)
 
 
 def test_a_stream_is_lost_with_the_replica_it_comes_from_and_no_other() -> None:

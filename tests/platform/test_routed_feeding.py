@@ -71,7 +71,7 @@ class Replica:
         return self.answers[-1]
 
     async def answer(self, call: Call) -> Answered | HeadpondError:
-        return await (await self._door()).answer(call)
+        return await (await self._door()).answer(call, 1)
 
     async def stream(
         self, call: Call, router_id: bytes, stream: int

@@ -40,7 +40,8 @@ class FakeHandle:
         self.calls: list[Call] = []
         self.cancelled = 0
         self.hangs = False
-        self.status_s = 0.0
+        self.asked = asyncio.Event()
+        self.holds_back: asyncio.Event | None = None
         self.sleeps = False
         self.backlog = Backlog()
         self.lanes = LaneServer()
@@ -86,7 +87,9 @@ class FakeHandle:
         """Nobody stands still here."""
 
     async def statuses(self) -> Sequence[ReplicaStatus]:
-        await asyncio.sleep(self.status_s)
+        self.asked.set()
+        if self.holds_back is not None:
+            await self.holds_back.wait()
         card = ModelCard(
             name="toy",
             workload="toy",
@@ -274,17 +277,24 @@ async def test_readiness_is_followed_after_the_table_changes_amid_a_poll(
 ) -> None:
     monkeypatch.setattr(routing, "_STATUS_PERIOD_S", 0.02)
     apps = {"a": FakeHandle("toy@1.0.0+a"), "b": FakeHandle("toy@2.0.0+b")}
-    apps["a"].status_s = 0.015
     routed = RoutedBackend(apps.get)
     await routed.start(AliasTable({"chat": {"a": 1}}))
-    await asyncio.sleep(0.025)  # the next poll is waiting for its answer now
-    await routed.start(AliasTable({"old": {"a": 1}, "chat": {"b": 1}}))
-    assert await routed.not_ready() == {}
-    await asyncio.sleep(0.05)
-    apps["b"].reason = "stuck"
-    async with asyncio.timeout(2):
-        while (await routed.not_ready()).get("chat") != "stuck":  # noqa: ASYNC110 - a poller's
-            await asyncio.sleep(0.005)
+    async with asyncio.timeout(20):
+        apps["a"].holds_back = asyncio.Event()
+        apps["a"].asked.clear()
+        await apps["a"].asked.wait()  # the next poll is waiting for its answer now
+        changing = asyncio.create_task(
+            routed.start(AliasTable({"old": {"a": 1}, "chat": {"b": 1}}))
+        )
+        await apps["b"].asked.wait()
+        apps["a"].holds_back.set()
+        await changing
+        assert await routed.not_ready() == {}
+        apps["b"].reason = "stuck"
+        for _ in range(2):  # that the second is asked says that the first was taken in
+            apps["b"].asked.clear()
+            await apps["b"].asked.wait()
+        assert (await routed.not_ready()).get("chat") == "stuck"
     await routed.stop()
 
 
