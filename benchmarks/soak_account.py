@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fault_probe import CUT, OK, SILENT, UNREACHED
-from headpond.errors import DeadlineExceeded
+from headpond.errors import DeadlineExceeded, Overloaded
 from headpond.telemetry.outcomes import CANCELLED
 from headpond.telemetry.scrape import Scrape
 from soak_logs import Line, by_request
@@ -19,6 +19,9 @@ from soak_traffic import LEFT, Sent
 
 BATCH = "batch_req_"
 """How identifiers of batches' calls begin."""
+
+SHED = f"{Overloaded.status} {Overloaded.code}"
+"""How requests end that a router has refused unread."""
 
 OF_KILLS = ("worker_lost", "model_not_ready")
 """What callers are told while a replica is missing."""
@@ -57,6 +60,7 @@ class Row:
     Attributes:
         sent: Requests, and calls of sessions.
         never_came: Those whose callers left before the router had them.
+        shed: Those that the router refused unread at its edge; no log has them.
         received: What the router counted.
         ok: Of these, those that went well.
         refused: Those that were refused.
@@ -71,6 +75,7 @@ class Row:
 
     sent: int = 0
     never_came: int = 0
+    shed: int = 0
     received: int = 0
     ok: int = 0
     refused: int = 0
@@ -134,6 +139,9 @@ def account(
             found.rows[line.workload].of_batches += 1
         elif line.identifier.partition("/")[0] not in known:
             found.wrong.append(f"a call of nobody: {line}")
+    shed = sum(row.shed for row in found.rows.values())
+    if shed > (counted := int(scrape.total("headpond_http_shed_total"))):
+        found.wrong.append(f"{shed} were refused unread, and {counted} counted")
     _compare_router(found, scrape, lines[0])
     _compare_replicas(found, scrape, lines[1], kills, alive)
     return found
@@ -147,8 +155,14 @@ def _request(row: Row, each: Sent, doors: Sequence[Line], calls: Sequence[Line])
         row.never_came += 1
     elif doors and doors[0].outcome == "worker_lost":
         row.lost += 1
+    elif _is_shed(each, doors):
+        row.shed += 1
     else:
         row.at_router += 1
+
+
+def _is_shed(each: Sent, doors: Sequence[Line]) -> bool:
+    return not doors and not each.session and each.outcome == SHED
 
 
 def _session(
@@ -190,11 +204,11 @@ def _fault(
         agree = bool(at_replica) and at_replica <= well
     else:
         # What the router has refused by itself no replica has seen; and a deadline may pass
-        # after the replica was done.
+        # after the replica was done, or be the router's to notice.
         theirs = not at_replica or code in at_replica or killed
-        late = code == DeadlineExceeded.code and at_replica == {OK}
+        late = code == DeadlineExceeded.code and at_replica <= {OK, CANCELLED}
         agree = code in {*at_door, "None"} and (theirs or late)
-    if each.outcome == LEFT or agree:
+    if each.outcome == LEFT or agree or _is_shed(each, doors.get(each.identifier, [])):
         return None
     return f"the router says {at_door or OK}, replicas {at_replica or 'nothing'}"
 
@@ -212,7 +226,8 @@ def _compare_router(found: Account, scrape: Scrape, doors: Sequence[Line]) -> No
         )
         finished = int(scrape.total(f"{prefix}_finished_total", workload=workload))
         row.failed = finished - row.ok - row.cancelled
-        found.check(f"{workload}, came and received", row.sent - row.never_came, row.received)
+        came = row.sent - row.never_came - row.shed
+        found.check(f"{workload}, came and received", came, row.received)
         found.check(f"{workload}, received and over", row.received, finished + row.refused)
         found.check(
             f"{workload}, came to the router and went on",

@@ -22,9 +22,15 @@ PASSAGE = "headpond.passage"
 _TELLING = frozenset({b"authorization", b"x-headpond-deadline-ms", b"x-headpond-priority"})
 
 
+def _unheard(for_s: float) -> None:
+    """Tell nobody: the edge is in another process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """What the edge tells an app of itself, and may be told.
+
+    A scope may go on to another process, as from Serve's own proxy; from there nothing is told.
 
     Attributes:
         refused: How many requests the edge has refused up to now; no app has seen them.
@@ -33,6 +39,10 @@ class Passage:
 
     refused: int
     refuse_alike: Callable[[float], None]
+
+    def __reduce__(self) -> tuple[type[Passage], tuple[int, Callable[[float], None]]]:
+        """Cross process borders without the edge."""
+        return Passage, (self.refused, _unheard)
 
 
 class Repeats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import time
 from itertools import pairwise
 from random import Random
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from headpond.repeats import KEPT, MOST_S, PASSAGE, Repeats
+from headpond.repeats import KEPT, MOST_S, PASSAGE, Passage, Repeats
 from headpond.serve_edge import shed
 from headpond.shedding import LATE_S, ROUNDS, TICK_S, LateLoop, Shedding
 from headpond.testing.asgi import AsgiRequest
@@ -191,3 +192,9 @@ async def test_an_app_has_the_edge_refuse_what_is_like_a_request() -> None:
             deadline = {**headers, "x-headpond-deadline-ms": "5"}
             await AsgiRequest(path=path, headers=deadline).run(app)
     assert seen == ["/v1/echo", "/v1/echo", "/v1/other", "/v1/other"] * 2
+
+
+def test_a_passage_crosses_process_borders_without_its_edge() -> None:
+    passage = pickle.loads(pickle.dumps(Passage(3, lambda _: None)))  # noqa: S301 - our own
+    passage.refuse_alike(1.0)
+    assert passage.refused == 3
