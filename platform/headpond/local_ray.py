@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER
 from ray._private.worker import global_worker
 from ray.exceptions import RayError
 from ray.serve._private.api import serve_start
+from ray.serve._private.common import ReplicaState
 from ray.serve.schema import ApplicationStatus, ServeDeploySchema, ServeStatus
 
 from headpond.deployment import ModelArgs
@@ -27,10 +28,14 @@ from headpond.errors import InvalidRequest, NotReady
 from headpond.jobs.deployment import JobWorkerArgs
 from headpond.rollouts.started import MODEL, ROUTER
 from headpond.router import RouterArgs
+from headpond.serve_handle import MODEL_DEPLOYMENT
 
 _POLL_S = 0.2
 _END_S = 5.0
 """So long processes of Ray have to end by themselves."""
+
+_UNROUTED_S = 2.0
+"""So long after a router begins to stop HAProxy may still send it calls."""
 
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: )", re.MULTILINE)
 """The last line of a traceback: an exception's name, and what it says."""
@@ -204,10 +209,17 @@ def lost_process() -> str | None:
 
 
 def stop_ray() -> None:
-    """Delete every application, draining what runs, and stop Ray with all its processes."""
+    """Delete every application, draining what runs, routers first, and stop Ray with all its processes."""
     if ray.is_initialized() and lost_process() is None:
-        for name in serve.status().applications:
-            serve.delete(name, _blocking=False)  # so that all drain at once
+        first, models = _in_order()
+        # Routers go first: one that still takes calls would send them to models that take none,
+        # and wait there. What it forwards then is finished while the models drain.
+        _delete(first)
+        if first and models:
+            while any(map(_runs, first)):
+                time.sleep(_POLL_S)
+            time.sleep(_UNROUTED_S)
+        _delete(models)
         while serve.status().applications:
             time.sleep(_POLL_S)
     started = _processes(global_worker.node)
@@ -217,6 +229,25 @@ def stop_ray() -> None:
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def _in_order() -> tuple[Sequence[str], Sequence[str]]:
+    """Return the applications that call models, and those that are models."""
+    found = serve.status().applications
+    models = [name for name, each in found.items() if MODEL_DEPLOYMENT in each.deployments]
+    return [name for name in found if name not in models], models
+
+
+def _runs(name: str) -> bool:
+    """Say whether an application has a replica that is not stopping."""
+    found = serve.status().applications.get(name)
+    deployments = [] if found is None else found.deployments.values()
+    return any(each.replica_states.get(ReplicaState.RUNNING) for each in deployments)
+
+
+def _delete(names: Iterable[str]) -> None:
+    for name in names:
+        serve.delete(name, _blocking=False)  # so that all drain at once
 
 
 def _processes(node: Node | None) -> list[psutil.Process]:
