@@ -19,13 +19,14 @@ from headpond.backend import LocalBackend
 from headpond.bundle.alias import AliasTable
 from headpond.bundle.loading import load_engine
 from headpond.bundle.store import open_bundle
+from headpond.call import Call
 from headpond.cli import app as command_line
 from headpond.client.async_transport import AsyncTransport
 from headpond.client.config import ClientConfig
 from headpond.door import Door
 from headpond.engine import EngineSettings
-from headpond.errors import ModelNotFound
-from headpond.hop import ReplicaStatus
+from headpond.errors import HeadpondError, ModelNotFound
+from headpond.hop import Answered, ReplicaStatus
 from headpond.http.app import build_app
 from headpond.lane import LaneAddress
 from headpond.registry import workload
@@ -69,8 +70,10 @@ class InProcess:
     def __init__(self, door: Door, backend: LocalBackend) -> None:
         self._door = door
         self._backend = backend
-        self.answer = door.answer
         self.stream = door.stream
+
+    async def answer(self, call: Call) -> Answered | HeadpondError:
+        return await self._door.answer(call, 1)
 
     def comes_over(self, stream: int, lane: LaneAddress) -> None:
         """Nobody stands still here."""
