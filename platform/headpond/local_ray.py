@@ -34,7 +34,7 @@ _POLL_S = 0.2
 _END_S = 5.0
 """So long processes of Ray have to end by themselves."""
 
-_FRONT_S, _ON_THE_WAY_S = 5.0, 1.0
+_FRONT_S, _ON_THE_WAY_S = 5.0, 2.0
 """So long models still take calls when an application before them goes: until it takes none, at
 most, and while its last ones are on their way."""
 

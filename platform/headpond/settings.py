@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, PrivateAttr
 
 from headpond.api_key import ApiKey
 from headpond.config_file import checked, read_yaml
@@ -152,6 +152,12 @@ class Settings(BaseModel):
     sessions: SessionLimits = SessionLimits()
     allowed_origins: tuple[Origin, ...] = ()
     trust_forwarded_host: bool = False
+    _path: Path | None = PrivateAttr(default=None)
+
+    @property
+    def path(self) -> Path | None:
+        """The file that they were loaded from; None where they were given otherwise."""
+        return self._path
 
     @property
     def tenant_weights(self) -> Mapping[str, float]:
@@ -166,7 +172,9 @@ class Settings(BaseModel):
             SettingsError: The file cannot be read, or a field in it is wrong; names the field.
         """
         given = read_yaml(Path(path))
-        return cls.read({} if given is None else given, source=str(path))
+        settings = cls.read({} if given is None else given, source=str(path))
+        settings._path = Path(path)  # noqa: SLF001 - its own
+        return settings
 
     @classmethod
     def read(cls, given: object, *, source: str = "settings") -> Self:

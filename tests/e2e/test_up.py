@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import psutil
 import pytest
 
@@ -117,3 +122,47 @@ def test_one_that_is_detached_and_fails_says_why(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "applications" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def routed(bundle: Path) -> dict[str, object]:
+    """A config with one model behind a router."""
+    router = {
+        "name": "router",
+        "route_prefix": "/",
+        "import_path": "headpond.router:build",
+        "deployments": [{"name": "Router", "user_config": {"aliases": {"echo": {"echo": 1}}}}],
+    }
+    models = model(bundle=str(bundle))["applications"]
+    assert isinstance(models, list)
+    return {"applications": [router, *models]}
+
+
+def answers_until_gone(base_url: str, running: subprocess.Popen[bytes]) -> Iterator[int]:
+    """Ask through the router again and again until the platform is gone."""
+    body = {"model": "echo", "text": "hello"}
+    with httpx2.Client(base_url=base_url, timeout=90) as client:
+        while running.poll() is None:
+            with suppress(httpx2.TransportError):  # HAProxy is gone before the rest
+                yield client.post("/v1/echo", json=body).status_code
+            time.sleep(0.05)
+
+
+def test_a_platform_that_is_stopped_serves_calls_or_refuses_them(tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "up.log"
+    words, env = command(tmp_path, routed(write_echo_bundle(tmp_path / "echo")), port)
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(words, env=env, stdout=output, stderr=output) as running,
+    ):
+        platform = Platform(
+            base_url=f"http://127.0.0.1:{port}", process=psutil.Process(running.pid), log=log
+        )
+        try:
+            wait_ready(platform, running)
+            running.send_signal(signal.SIGTERM)
+            answers = set(answers_until_gone(platform.base_url, running))
+            # Never 408: none waits for a model that takes nothing more.
+            assert answers == {200, 503}
+            assert running.wait(timeout=60) == 0
+        finally:
+            running.kill()

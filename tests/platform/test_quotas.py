@@ -6,8 +6,10 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import yaml
 
 from headpond.call import Done, Ended, Output
 from headpond.config_file import SettingsError
@@ -18,6 +20,7 @@ from headpond.settings import Quota, Settings
 from headpond.tenancy.quotas import Quotas, check_units
 from headpond.tenancy.window import Window
 from headpond.testing.asgi import AsgiRequest
+from headpond.testing.clock import FakeClock
 from headpond.testing.scripted import ScriptedBackend
 from headpond.units import Work
 
@@ -306,3 +309,54 @@ async def test_resets_are_written_as_openai_does(remaining_s: float, text: str) 
     allowance = quotas.allowance("acme", "toy")
     await allowance.look()
     assert dict(allowance.headers())[b"x-ratelimit-reset-requests"].decode() == text
+
+
+def write_settings(path: Path, text: str) -> None:
+    """Replace the file at once, as a mounted one is."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def quotas_file(limit: int, unit: str = "requests") -> str:
+    quota = {"unit": unit, "limit": limit, "per": "30d"}
+    return yaml.safe_dump({"tenants": {"acme": {"quotas": [quota]}}})
+
+
+async def left(quotas: Quotas) -> int:
+    """Return how many requests a tenant's quota has left."""
+    allowance = quotas.allowance("acme", "toy")
+    await allowance.look()
+    return int(dict(allowance.headers())[b"x-ratelimit-remaining-requests"])
+
+
+async def test_quotas_of_a_file_change_within_a_second_and_use_stays_used(tmp_path: Path) -> None:
+    path, clock = tmp_path / "settings.yaml", FakeClock()
+    path.write_text(quotas_file(5))
+    quotas = Quotas(Settings.load(path), lambda: 1000.0, clock)
+    allowance = quotas.allowance("acme", "toy")
+    allowance.choose("toy")
+    await allowance.take({"requests": 2})
+    write_settings(path, quotas_file(9))
+    assert await left(quotas) == 3
+    clock.advance(1.0)
+    assert await left(quotas) == 7
+
+
+@pytest.mark.parametrize(
+    "broken", ["tenants: [", "tenants: 7", quotas_file(0), quotas_file(3, "nothings")]
+)
+async def test_a_broken_file_keeps_the_quotas_of_before_and_is_counted(
+    tmp_path: Path, broken: str
+) -> None:
+    path, clock = tmp_path / "settings.yaml", FakeClock()
+    path.write_text(quotas_file(5))
+    quotas = Quotas(Settings.load(path), lambda: 1000.0, clock)
+    write_settings(path, broken)
+    clock.advance(1.0)
+    assert await left(quotas) == 5
+    failures = next(each for each in quotas.collect() if each.name.endswith("file_failures"))
+    assert [sample.value for sample in failures.samples] == [1.0]
+    write_settings(path, quotas_file(4))
+    clock.advance(1.0)
+    assert await left(quotas) == 4

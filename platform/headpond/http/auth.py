@@ -158,7 +158,7 @@ class Keyring(Collector):
             )
 
     def _filed(self) -> dict[str, _Entry]:
-        keys = {} if self._file is None else self._file.keys
+        keys = {} if self._file is None else self._file.entries
         return {key_sha256: _Entry(key) for key_sha256, key in keys.items()}
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headpond.config_file import SettingsError
 from headpond.record import WorkloadRecord
+from headpond.registry import workloads
 from headpond.settings import Quota, Settings
 from headpond.tenancy.allowance import Allowance, Share
 from headpond.tenancy.quota_store import QuotaStore
+from headpond.tenancy.watched_file import WatchedFile
 from headpond.tenancy.window import Window
 from headpond.units import REQUESTS
 
@@ -21,25 +24,37 @@ from headpond.units import REQUESTS
 class Quotas(Collector):
     """Says what each request may take; on one event loop's thread."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        """Keep the quotas of the settings.
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep the quotas of the settings, and look at their file, if they are from one.
 
         Args:
             settings: Tenants, and where their use is counted.
             clock: Unix seconds.
+            monotonic: Seconds, by which the file is looked at.
 
         Raises:
-            SettingsError: The client of the store is not installed.
+            SettingsError: The client of the store is not installed, or the file is wrong now.
         """
-        self._quotas = {
-            name: tenant.quotas for name, tenant in settings.tenants.items() if tenant.quotas
-        }
+        self._fixed = _quotas_of(settings)
+        path = settings.path
+        self._file = None if path is None else WatchedFile(path, _read, "quotas", monotonic)
         self.store = QuotaStore(settings.quota_store)
         self._clock = clock
         self._refused: Counter[tuple[str, str]] = Counter()
 
     def allowance(self, tenant: str, workload: str) -> Allowance:
-        """Return what a request of a tenant may take of its quotas for a workload."""
+        """Return what a request of a tenant may take of its quotas for a workload.
+
+        Those of a file are read again first when it has changed. Limits change in the window
+        that is under way: what has been used stays used.
+        """
+        if self._file is not None:
+            self._file.refresh()
         now_s = self._clock()
         shares = [
             Share(quota, Window.at(tenant, quota, now_s))
@@ -50,6 +65,12 @@ class Quotas(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield how many requests were refused for a quota, and how the store is."""
+        if self._file is not None:
+            yield CounterMetricFamily(
+                "headpond_quotas_file_failures",
+                "Times that the file of settings changed and its quotas could not be taken.",
+                value=self._file.failures,
+            )
         if not self._quotas:
             return
         refused = CounterMetricFamily(
@@ -62,8 +83,22 @@ class Quotas(Collector):
         yield refused
         yield from self.store.collect()
 
+    @property
+    def _quotas(self) -> Mapping[str, Sequence[Quota]]:
+        return self._fixed if self._file is None else self._file.entries
+
     def _count(self, quota: Quota) -> None:
         self._refused[quota.workload, quota.unit] += 1
+
+
+def _quotas_of(settings: Settings) -> Mapping[str, Sequence[Quota]]:
+    return {name: tenant.quotas for name, tenant in settings.tenants.items() if tenant.quotas}
+
+
+def _read(path: Path) -> Mapping[str, Sequence[Quota]]:
+    settings = Settings.load(path)
+    check_units(settings, list(workloads().values()))
+    return _quotas_of(settings)
 
 
 def check_units(settings: Settings, records: Sequence[WorkloadRecord]) -> None:
