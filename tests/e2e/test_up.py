@@ -104,6 +104,7 @@ def test_a_platform_whose_control_store_dies_ends_with_all_that_it_started(tmp_p
     assert "gcs_server has died" in " ".join(log.read_text().split())
 
 
+@pytest.mark.long
 def test_one_that_is_detached_returns_when_it_is_ready_and_is_stopped_by_down(
     tmp_path: Path,
 ) -> None:
@@ -162,7 +163,8 @@ def test_a_platform_that_is_stopped_serves_calls_or_refuses_them(tmp_path: Path)
             running.send_signal(signal.SIGTERM)
             answers = set(answers_until_gone(platform.base_url, running))
             # Never 408: none waits for a model that takes nothing more.
-            assert answers == {200, 503}
+            assert 200 in answers
+            assert answers <= {200, 503}
             assert running.wait(timeout=60) == 0
         finally:
             running.kill()

@@ -81,20 +81,24 @@ class Batches {
     this.#starting = false;
   }
 
-  /** Return a new card, above those of batches that are older (in seconds since the epoch). */
-  #card(endpoint, name, created = Infinity) {
-    const job = new Job(endpoint, name, created, this.#platform, this.#notice);
-    const older = [...this.#list.children].find(({ dataset }) => Number(dataset.created) <= created);
-    this.#list.insertBefore(job.element, older ?? null);
+  /** Return a new card, on top of the others or below that of a newer batch. */
+  #card(endpoint, name, newer = null) {
+    const job = new Job(endpoint, name, this.#platform, this.#notice);
+    if (newer) newer.element.after(job.element);
+    else this.#list.prepend(job.element);
     this.#empty.hidden = true;
     return job;
   }
 
-  #show(batch) {
-    if (!this.#jobs.has(batch.id)) {
-      this.#jobs.set(batch.id, this.#card(batch.endpoint, batch.id, batch.created_at));
+  /** Show batches, the newest first; none moves that is shown already. */
+  #show(batches) {
+    let newer = null;
+    for (const batch of batches) {
+      const job = this.#jobs.get(batch.id) ?? this.#card(batch.endpoint, batch.id, newer);
+      this.#jobs.set(batch.id, job);
+      job.show(batch);
+      newer = job;
     }
-    this.#jobs.get(batch.id).show(batch);
   }
 
   async #look() {
@@ -102,7 +106,7 @@ class Batches {
     if (this.#jobs.size && [...this.#jobs.values()].every(({ over }) => over)) return;
     const listed = await (await this.#platform.get("v1/batches?limit=10")).json();
     if (this.#starting) return;
-    for (const batch of listed.data.reverse()) this.#show(batch);
+    this.#show(listed.data);
   }
 
   async #watch() {

@@ -19,11 +19,8 @@ export class Job {
   #id = make("code.id", {});
   #shown = "";
 
-  /** Begin with the file that is about to be uploaded; `notice` is told what goes wrong.
-   *
-   * `created` is in seconds since the epoch, `Infinity` until the batch is there.
-   */
-  constructor(endpoint, file, created, platform, notice) {
+  /** Begin with the file that is about to be uploaded; `notice` is told what goes wrong. */
+  constructor(endpoint, file, platform, notice) {
     this.#platform = platform;
     this.#notice = notice;
     const heading = fresh("batch");
@@ -43,7 +40,6 @@ export class Job {
       this.#actions,
       this.#lines,
     );
-    this.element.dataset.created = created;
     this.over = false;
     this.#id.textContent = file;
     this.#state("uploading");
@@ -66,7 +62,6 @@ export class Job {
   /** Show the batch as it is now. */
   show(batch) {
     this.over = OVER.has(batch.status);
-    this.element.dataset.created = batch.created_at;
     this.#id.textContent = batch.id;
     this.#state(batch.status);
     const { total, completed, failed } = batch.request_counts;
