@@ -78,6 +78,7 @@ def test_a_mistyped_config_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_platform_whose_control_store_dies_ends_with_all_that_it_started(tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "up.log"
     words, env = command(tmp_path, model(bundle=str(write_echo_bundle(tmp_path / "echo"))), port)

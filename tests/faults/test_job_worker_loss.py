@@ -26,6 +26,7 @@ def mill(platform: Platform) -> Iterator[Mill]:
     database.close()
 
 
+@pytest.mark.long
 async def test_a_job_survives_its_worker_and_the_replica_it_asks(
     platform: Platform, mill: Mill
 ) -> None:

@@ -47,6 +47,7 @@ def amended(platform: Platform, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 async def test_streams_and_sockets_outlive_the_deploy_of_another_application(
     platform: Platform, tmp_path: Path
 ) -> None:
