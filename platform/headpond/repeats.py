@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from starlette.types import Scope
 
+from headpond.http.headers import DEADLINE, PRIORITY
+
 Likeness = tuple[bytes | str, ...]
 """What a request is refused unread for: where it goes, whose it is, its deadline and class."""
 
@@ -19,7 +21,7 @@ KEPT = 1024
 PASSAGE = "headpond.passage"
 """In the scope of a request that was let in: its `Passage`."""
 
-_TELLING = frozenset({b"authorization", b"x-headpond-deadline-ms", b"x-headpond-priority"})
+_TELLING = frozenset({b"authorization", DEADLINE.encode(), PRIORITY.encode()})
 
 
 def _unheard(for_s: float) -> None:

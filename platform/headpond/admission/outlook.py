@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headpond.admission.backlog import Backlog, Class
 from headpond.admission.too_many import TooMany
-from headpond.admission.turnstile import Turnstile, too_early
+from headpond.admission.turnstile import Turnstile
 from headpond.call import Call, Claim
 from headpond.errors import Overloaded
 
@@ -74,9 +74,7 @@ class Outlook:
         claim, line = call.claim, call.claim.line
         if (excess_s := self._excess_s(claim, now_s)) > 0.0:
             raise _too_long(excess_s)
-        if (early_s := self._turnstile.early_s(call, now_s)) > 0.0:
-            raise too_early(early_s)
-        self._turnstile.passed(call, now_s)
+        self._turnstile.enter(call, now_s)
         self._unanswered[line] += 1
         if (known := self._lines.get(line)) is not None:
             known.sent += 1

@@ -81,9 +81,21 @@ class Turnstile:
             closed.refused_s = now_s
             closed.deadline_s = max(closed.deadline_s, deadline_s)
 
-    def early_s(self, call: Call, now_s: float) -> float:
-        """Return by how much a call comes too early; 0 or less where it may come through."""
-        return self._early_s(Kind.of(call), call.deadline_s, now_s)
+    def enter(self, call: Call, now_s: float) -> None:
+        """Let a call through.
+
+        Raises:
+            Overloaded: It comes too early.
+        """
+        kind = Kind.of(call)
+        early_s = self._early_s(kind, call.deadline_s, now_s)
+        if early_s > 0.0:
+            text = "more calls like it come than are done"
+            raise Overloaded(text, retry_after_s=retry_after_s(early_s))
+        closed = self._closed.get(kind)
+        if closed is not None:
+            rate = MORE * max(self._rates(now_s).get(kind, 0.0), LEAST_PER_S)
+            closed.due_s = max(closed.due_s, now_s) + 1.0 / rate
 
     def _early_s(self, kind: Kind, deadline_s: float, now_s: float) -> float:
         closed = self._closed.get(kind)
@@ -103,23 +115,9 @@ class Turnstile:
         heard = [kind for kind in kinds if kind.line == claim.line]
         return min((self._early_s(kind, claim.deadline_s, now_s) for kind in heard), default=0.0)
 
-    def passed(self, call: Call, now_s: float) -> None:
-        """Note that a call came through."""
-        kind = Kind.of(call)
-        closed = self._closed.get(kind)
-        if closed is not None:
-            rate = MORE * max(self._rates(now_s).get(kind, 0.0), LEAST_PER_S)
-            closed.due_s = max(closed.due_s, now_s) + 1.0 / rate
-
     def done_per_s(self, line: Class, now_s: float) -> float:
         """Return how many calls of a line are done each second."""
         return sum(rate for kind, rate in self._rates(now_s).items() if kind.line == line)
 
     def _rates(self, now_s: float) -> Mapping[Kind, float]:
         return self._done.within(1.0, now_s)
-
-
-def too_early(early_s: float) -> Overloaded:
-    """Return the error of a call that comes so much too early."""
-    text = "more calls like it come than are done"
-    return Overloaded(text, retry_after_s=retry_after_s(early_s))

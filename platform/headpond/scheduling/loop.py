@@ -15,7 +15,7 @@ from typing import cast
 from headpond.admission.backlog import Backlog, Wait, joined
 from headpond.admission.limits import Limits
 from headpond.admission.too_many import TooMany
-from headpond.admission.turnstile import Turnstile, too_early
+from headpond.admission.turnstile import Turnstile
 from headpond.call import Call, Claim
 from headpond.errors import (
     DeadlineExceeded,
@@ -173,10 +173,7 @@ class Loop:
 
     async def _paced(self, call: Call, arrived_s: float) -> LoopAnswer:
         """Admit a call, but those that are like others that wait too long no faster than these."""
-        early_s = self._turnstile.early_s(call, arrived_s)
-        if early_s > 0.0:
-            raise too_early(early_s)
-        self._turnstile.passed(call, arrived_s)
+        self._turnstile.enter(call, arrived_s)
         try:
             answer = await self._admit(call, arrived_s)
         except Overloaded as refusal:
